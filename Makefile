@@ -15,22 +15,18 @@ KILLS     ?= 50
 FAULTS    ?= 6
 JOBS      ?= 20000000
 MONTHS    ?= 7
+PICTURES  ?= /var/tmp/muster-pictures
 SIDE      ?= /var/tmp/muster-side-by-side
-TESTFLAGS ?= -timeout 25m # of one package; a busy machine is no fault
+TESTFLAGS ?= -vet=off -timeout 25m # vet is a step of its own; the time is for one package, since a busy machine is no fault
 ATONCE    ?= 4           # packages: several of them wait more than they work
 
-# Rooms without a goroutine: nothing there can race, and their property tests and simulations
-# are several times faster without the detector. Whole programs (test/e2e
-# and its neighbours) are
-# left to `make e2e`.
+# What may run at once is tested with the race detector; test/rooms.sh says what that is.
 SMALL := -std=gnu11 -Wall -Wextra -O2 -s
-PURE  := /(spec|sim|cli/local/whatif|ledger/(event|state|view)|scheduler|nodeagent/(plan|gpu/device|gpu/attrib)|accounting/(tally|kpi|query)|internal/(catalogue|tidy))(/|$$)
-ALL    = $(shell $(GO) list ./... | grep -vE '^$(MODULE)/test/(attack|chaos|clients|console|e2e|grafana)(/|$$)')
-PLAIN  = $(shell $(GO) list ./... | grep -E '$(PURE)' | grep -vE '/daemon(/|$$)')
-RACING = $(filter-out $(PLAIN),$(ALL))
+PLAIN  = $(shell GO=$(GO) test/rooms.sh plain)
+RACING = $(shell GO=$(GO) test/rooms.sh racing)
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-clients test-long test-console test-vm side-by-side deps check vuln fmt bench sim mutants fuzz golden generate e2e grafana chaos attack bench-accounting bench-peer bench-openb \
+.PHONY: help build demo test test-clients test-long test-console test-vm side-by-side deps check vuln fmt bench sim mutants fuzz golden generate e2e pictures grafana chaos attack bench-accounting bench-peer bench-openb \
 	lab-up lab-demo lab-drain lab-evidence lab-down series test-gpu clean engine vet gofmt fresh deadcode
 
 help: ## show this list
@@ -57,7 +53,7 @@ demo: deps build engine ## start a cluster with 16 simulated GPUs, run the tour,
 	deploy/lab/demo.sh
 
 test: deps gofmt vet ## run every test but the whole-program ones, with the race detector where anything is concurrent
-	@rc=0; echo '$(GO) test (pure rooms)'; $(GO) test -p $(ATONCE) $(TESTFLAGS) $(PLAIN) || rc=1; \
+	@rc=0; echo '$(GO) test (rooms without a goroutine)'; $(GO) test -p $(ATONCE) $(TESTFLAGS) $(PLAIN) || rc=1; \
 	echo '$(GO) test -race (everything else)'; $(GO) test -race -p $(ATONCE) $(TESTFLAGS) $(RACING) || rc=1; exit $$rc
 
 test-long: deps engine ## run the tests that "make test" runs in a shorter form, at full length
@@ -142,6 +138,11 @@ test-console: build engine ## test the web console in Chromium (MUSTER_SCREENSHO
 	command -v chromium >/dev/null || deploy/deps/install.sh test
 	MUSTER_TEST_CONSOLE=1 $(GO) test -count=1 -v ./test/console
 
+pictures: build engine ## take the pictures of docs/images from a lab under load, as root (PICTURES_AGE=300 seconds)
+	command -v chromium >/dev/null || deploy/deps/install.sh test
+	rm -rf $(PICTURES) && test/console/pictures.sh $(PICTURES)
+	for picture in docs/images/console-*.png; do cp "$(PICTURES)/$${picture##*/}" "$$picture" || exit 1; done
+
 grafana: ## hold the dashboards to Grafana's own library and types (needs npm for the second)
 	test/grafana/check.sh
 
@@ -170,10 +171,10 @@ bench-kube: build engine kube ## pods of 1,000 nodes without machines: bound a s
 	test/kube/servers.sh
 	cd kube && MUSTER_TEST_KUBE=1 MUSTER_BENCH_KUBE=1 $(GO) test -count=1 -timeout 40m -v -run '^TestBench$$' ./test
 
-demo-kube: build engine kube ## pods and jobs on one node: the walks of a colocated cluster and of one whose pods Muster schedules, printed
+demo-kube: build engine kube ## pods and jobs on one node: the walks of a colocated cluster and of two whose pods Muster schedules, with guaranteed shares too, printed
 	command -v etcd >/dev/null || deploy/deps/install.sh kube
 	test/kube/servers.sh
-	cd kube && MUSTER_TEST_KUBE=1 $(GO) test -count=1 -timeout 25m -v -run '^TestWalk(Scheduled)?$$' ./test
+	cd kube && MUSTER_TEST_KUBE=1 $(GO) test -count=1 -timeout 25m -v -run '^TestWalk(Scheduled|Floors)?$$' ./test
 
 .PHONY: demo-ha chaos-ha
 demo-ha: build ## start three controllers, kill the leader twice under load, show that nothing was lost, take a job through REST

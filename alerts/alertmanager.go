@@ -305,7 +305,7 @@ func first(have []string, want ...string) string {
 
 // receivers renders what is set up.
 func (s *Settings) receivers() []amReceiver {
-	out := []amReceiver{{Name: nobody}}
+	receivers := []amReceiver{{Name: nobody}}
 	one := func(name, kind string) {
 		receiver := amReceiver{Name: name}
 		switch kind {
@@ -353,16 +353,16 @@ func (s *Settings) receivers() []amReceiver {
 				},
 			}
 		case "email":
-			e := s.Email
+			email := s.Email
 			receiver.Email = []amEmail{
 				{
 					Resolved:     true,
-					To:           e.To,
-					From:         e.From,
-					SMTP:         e.SMTP,
-					Username:     e.Username,
-					PasswordFile: e.PasswordFile,
-					RequireTLS:   e.RequireTLS,
+					To:           email.To,
+					From:         email.From,
+					SMTP:         email.SMTP,
+					Username:     email.Username,
+					PasswordFile: email.PasswordFile,
+					RequireTLS:   email.RequireTLS,
 					Headers: map[string]string{
 						"Subject": `{{ template "muster.title" . }}`,
 					},
@@ -370,13 +370,13 @@ func (s *Settings) receivers() []amReceiver {
 				},
 			}
 		case "webhook":
-			w := amWebhook{Resolved: true, URL: s.Webhook.URL}
+			webhook := amWebhook{Resolved: true, URL: s.Webhook.URL}
 			if s.Webhook.TokenFile != "" {
-				w.HTTP = &amHTTP{amAuth{"Bearer", s.Webhook.TokenFile}}
+				webhook.HTTP = &amHTTP{amAuth{"Bearer", s.Webhook.TokenFile}}
 			}
-			receiver.Webhook = []amWebhook{w}
+			receiver.Webhook = []amWebhook{webhook}
 		}
-		out = append(out, receiver)
+		receivers = append(receivers, receiver)
 	}
 	for _, name := range s.Receivers() {
 		one(name, name)
@@ -384,7 +384,7 @@ func (s *Settings) receivers() []amReceiver {
 	if s.UserNotices != "" {
 		one("users", s.UserNotices)
 	}
-	return out
+	return receivers
 }
 
 // templates are the texts of the notifications.

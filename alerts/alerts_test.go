@@ -157,7 +157,7 @@ func TestOtherToolsTakeTheFiles(t *testing.T) {
 // TestClosedWorld: every series and label of every rule is in the catalogue,
 // and every label that a text uses is one that the alert has.
 func TestClosedWorld(t *testing.T) {
-	cat, err := catalogue.New(collector.Metrics(), telemetry.Metrics())
+	cat, err := catalogue.New(collector.Metrics(), telemetry.Metrics(), catalogue.Kubernetes())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -129,8 +129,8 @@ func Duties() map[string]Duty {
 
 // Markdown is docs/alerts.md: every alert with its duty.
 func Markdown() string {
-	var b strings.Builder
-	b.WriteString("# Alerts\n\n<!-- Written by go run ./docs/gen from alerts.Duties. -->\n\n" +
+	var text strings.Builder
+	text.WriteString("# Alerts\n\n<!-- Written by go run ./docs/gen from alerts.Duties. -->\n\n" +
 		"Who must act on each alert, on what and how soon. The severity follows from that: what must be done within an hour\n" +
 		"is critical and pages, what must be done within a day is a warning, the rest is info. `severity` in alerts.yaml changes it\n" +
 		"([alerts/README.md](../alerts/README.md)); each name leads to what to type.\n\n" +
@@ -140,18 +140,18 @@ func Markdown() string {
 			if rule.Severity != want {
 				continue
 			}
-			d := Duties()[rule.Name]
+			duty := Duties()[rule.Name]
 			fmt.Fprintf(
-				&b,
+				&text,
 				"| [%s](../alerts/runbooks/%s.md) | %s | %s | %s | %s |\n",
 				rule.Name,
 				rule.Name,
 				rule.Severity,
-				d.Who,
-				d.Within,
-				d.Do,
+				duty.Who,
+				duty.Within,
+				duty.Do,
 			)
 		}
 	}
-	return b.String()
+	return text.String()
 }

@@ -39,11 +39,11 @@ func ReadFiring(
 ) ([]Firing, error) {
 	address := strings.TrimRight(alertmanager, "/") +
 		"/api/v2/alerts?active=true&silenced=false&inhibited=false&unprocessed=false"
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return nil, fmt.Errorf("alertmanager_url %q: %w", alertmanager, err)
 	}
-	answer, err := client.Do(req)
+	answer, err := client.Do(request)
 	if err != nil {
 		return nil, err
 	}
@@ -70,13 +70,13 @@ func ReadFiring(
 	for _, rule := range All() {
 		ours[rule.Name] = true
 	}
-	var out []Firing
+	var firings []Firing
 	for _, one := range list {
 		of := one.Labels["cluster"]
 		if !ours[one.Labels["alertname"]] || of != "" && of != cluster {
 			continue
 		}
-		out = append(out, Firing{
+		firings = append(firings, Firing{
 			Name:     one.Labels["alertname"],
 			Severity: Severity(one.Labels["severity"]),
 			Audience: Audience(cmp.Or(one.Labels["audience"], string(Operators))),
@@ -88,11 +88,11 @@ func ReadFiring(
 			Since:    one.StartsAt,
 		})
 	}
-	slices.SortStableFunc(out, func(a, b Firing) int {
+	slices.SortStableFunc(firings, func(a, b Firing) int {
 		return cmp.Or(cmp.Compare(a.Severity.rank(), b.Severity.rank()),
 			b.Since.Compare(a.Since), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Summary, b.Summary))
 	})
-	return out, nil
+	return firings, nil
 }
 
 // rank orders severities, the most urgent first.

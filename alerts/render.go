@@ -28,7 +28,7 @@ const (
 
 // Files renders everything from the settings.
 func (s *Settings) Files() ([]File, error) {
-	var out []File
+	var files []File
 	for _, f := range [...]struct {
 		name string
 		make func() (any, string)
@@ -49,20 +49,20 @@ func (s *Settings) Files() ([]File, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", f.name, err)
 		}
-		out = append(out, File{f.name, data})
+		files = append(files, File{f.name, data})
 	}
-	return append(out, File{TemplatesFile, []byte(templates)}), nil
+	return append(files, File{TemplatesFile, []byte(templates)}), nil
 }
 
 func toYAML(content any, head string) ([]byte, error) {
-	var b bytes.Buffer
-	b.WriteString("# " + strings.ReplaceAll(head, "\n", "\n# ") + "\n")
-	e := yaml.NewEncoder(&b)
+	var buffer bytes.Buffer
+	buffer.WriteString("# " + strings.ReplaceAll(head, "\n", "\n# ") + "\n")
+	e := yaml.NewEncoder(&buffer)
 	e.SetIndent(2)
 	if err := e.Encode(content); err != nil {
 		return nil, err
 	}
-	return b.Bytes(), e.Close()
+	return buffer.Bytes(), e.Close()
 }
 
 // ruleGroups is a rules file.
@@ -87,23 +87,23 @@ type oneRule struct {
 }
 
 func (s *Settings) rules() ruleGroups {
-	var out ruleGroups
+	var groups ruleGroups
 	add := func(group string, rule oneRule) {
-		if n := len(out.Groups); n == 0 || out.Groups[n-1].Name != group {
-			out.Groups = append(out.Groups, ruleGroup{Name: group, Interval: s.Evaluate})
+		if n := len(groups.Groups); n == 0 || groups.Groups[n-1].Name != group {
+			groups.Groups = append(groups.Groups, ruleGroup{Name: group, Interval: s.Evaluate})
 		}
-		g := &out.Groups[len(out.Groups)-1]
+		g := &groups.Groups[len(groups.Groups)-1]
 		g.Rules = append(g.Rules, rule)
 	}
-	for _, r := range Recordings() {
-		add(r.Group, oneRule{Record: r.Record, Expr: r.Expr})
+	for _, recording := range Recordings() {
+		add(recording.Group, oneRule{Record: recording.Record, Expr: recording.Expr})
 	}
-	for _, r := range All() {
-		if s.Value(r.Name, "severity") != "off" {
-			add(r.Group, s.rule(r))
+	for _, rule := range All() {
+		if s.Value(rule.Name, "severity") != "off" {
+			add(rule.Group, s.rule(rule))
 		}
 	}
-	return out
+	return groups
 }
 
 // rule is one alert with its thresholds filled in.
@@ -223,19 +223,19 @@ type unitSample struct {
 // with which it must not. The series are made for the default thresholds, so
 // alerts of which the site has changed one are left out.
 func (s *Settings) tests() unitTests {
-	out := unitTests{RuleFiles: []string{RulesFile}, Evaluation: "1m"}
-	for _, r := range All() {
-		if s.Value(r.Name, "severity") != "off" && s.asShipped(r) {
-			out.Tests = append(out.Tests, casesOf(r)...)
+	tests := unitTests{RuleFiles: []string{RulesFile}, Evaluation: "1m"}
+	for _, rule := range All() {
+		if s.Value(rule.Name, "severity") != "off" && s.asShipped(rule) {
+			tests.Tests = append(tests.Tests, casesOf(rule)...)
 		}
 	}
-	return out
+	return tests
 }
 
 // asShipped tells whether an alert has its default thresholds.
 func (s *Settings) asShipped(rule Rule) bool {
-	for _, p := range rule.allParams() {
-		if p.Name != "severity" && s.Value(rule.Name, p.Name) != p.Default {
+	for _, param := range rule.allParams() {
+		if param.Name != "severity" && s.Value(rule.Name, param.Name) != param.Default {
 			return false
 		}
 	}
@@ -245,12 +245,12 @@ func (s *Settings) asShipped(rule Rule) bool {
 // Apart renders each alert and its cases as files of their own, which promtool
 // is much quicker with: a test evaluates every rule of its file.
 func (s *Settings) Apart() ([]File, error) {
-	var out []File
+	var files []File
 	for _, rule := range All() {
 		group := ruleGroup{Name: rule.Group, Interval: s.Evaluate}
-		for _, rec := range Recordings() {
-			if strings.Contains(rule.Expr, rec.Record) {
-				group.Rules = append(group.Rules, oneRule{Record: rec.Record, Expr: rec.Expr})
+		for _, record := range Recordings() {
+			if strings.Contains(rule.Expr, record.Record) {
+				group.Rules = append(group.Rules, oneRule{Record: record.Record, Expr: record.Expr})
 			}
 		}
 		group.Rules = append(group.Rules, s.rule(rule))
@@ -270,14 +270,16 @@ func (s *Settings) Apart() ([]File, error) {
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, File{rule.Name + ".yaml", data}, File{rule.Name + "_test.yaml", tests})
+		files = append(
+			files, File{rule.Name + ".yaml", data}, File{rule.Name + "_test.yaml", tests},
+		)
 	}
-	return out, nil
+	return files, nil
 }
 
 // casesOf are the cases of one alert.
 func casesOf(rule Rule) []unitTest {
-	var out []unitTest
+	var tests []unitTest
 	for _, c := range [...]struct {
 		name  string
 		try   Case
@@ -295,9 +297,9 @@ func casesOf(rule Rule) []unitTest {
 			series, values := splitSeries(line)
 			test.Series = append(test.Series, unitSeries{series, values})
 		}
-		out = append(out, test)
+		tests = append(tests, test)
 	}
-	return out
+	return tests
 }
 
 // splitSeries cuts name{labels} from its values.

@@ -135,18 +135,18 @@ func Recordings() []Recording {
 
 // All lists every alert, by group.
 func All() []Rule {
-	var out []Rule
+	var rules []Rule
 	for _, list := range [...][]Rule{controlRules(), nodeRules(), gpuRules(), jobRules(), useRules(), sloRules()} {
-		out = append(out, list...)
+		rules = append(rules, list...)
 	}
-	return out
+	return rules
 }
 
 // Find returns an alert by name.
 func Find(name string) (Rule, bool) {
-	for _, r := range All() {
-		if r.Name == name {
-			return r, true
+	for _, rule := range All() {
+		if rule.Name == name {
+			return rule, true
 		}
 	}
 	return Rule{}, false

@@ -36,7 +36,7 @@ func controlRules() []Rule {
 			Fires: Case{[]string{`muster_controller_invariant_failures_total{cluster="lab"} 0 1x10`}, 5}, Quiet: Case{[]string{`muster_controller_invariant_failures_total{cluster="lab"} 0x10`}, 5}},
 		{Name: "MusterOrphanRuns", Group: g, Severity: Warning, For: "0s", Board: "muster-internals",
 			Expr:    `muster_ledger_orphan_runs > 0`,
-			Summary: "Nodes run what the ledger does not know", Detail: "Nodes of {{ $labels.cluster }} have {{ $value }} runs that the ledger does not know: it was restored from an older copy. The nodes are drained. List the runs with muster runs, and end them with muster runs kill, or put the newer ledger back.",
+			Summary: "Nodes run what the ledger does not know", Detail: "Nodes of {{ $labels.cluster }} have {{ $value }} runs that the ledger does not know: it was restored from an older copy. The nodes are drained. List the runs with muster runs, and put the newer ledger back, or adopt or end them with muster runs adopt and muster runs kill.",
 			Fires: Case{[]string{`muster_ledger_orphan_runs{cluster="lab"} 0 3x10`}, 5}, Quiet: Case{[]string{`muster_ledger_orphan_runs{cluster="lab"} 0x10`}, 5}},
 		{Name: "MusterHistoryLost", Group: g, Severity: Critical, For: "0s", Board: "muster-internals",
 			Expr:    `increase(muster_ledger_history_lost_total[1h]) > 0`,

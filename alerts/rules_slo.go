@@ -11,18 +11,19 @@ func errorRatio(window string) string { return "muster:slo_errors:ratio_" + wind
 
 // sloRecordings are the error ratios over the windows that alerts and boards read.
 func sloRecordings() []Recording {
-	var out []Recording
+	var recordings []Recording
 	const by = "sum by (cluster, slo, class) "
-	for _, w := range [...]string{"5m", "30m", "1h", "6h", "30d"} {
-		out = append(out, Recording{Group: sloGroup + "-recording", Record: errorRatio(w),
-			Help: "Part of what a service objective counts that was not good in " + w + ".",
-			Expr: fmt.Sprintf(
-				"1 - %[1]s(increase(muster_slo_good_events_total[%[2]s])) / (%[1]s(increase(muster_slo_events_total[%[2]s])) > 0)",
-				by,
-				w,
-			)})
+	for _, word := range [...]string{"5m", "30m", "1h", "6h", "30d"} {
+		recordings = append(recordings,
+			Recording{Group: sloGroup + "-recording", Record: errorRatio(word),
+				Help: "Part of what a service objective counts that was not good in " + word + ".",
+				Expr: fmt.Sprintf(
+					"1 - %[1]s(increase(muster_slo_good_events_total[%[2]s])) / (%[1]s(increase(muster_slo_events_total[%[2]s])) > 0)",
+					by,
+					word,
+				)})
 	}
-	return out
+	return recordings
 }
 
 // burns is the condition that an error ratio uses a budget of 30 days up so many

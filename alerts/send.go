@@ -231,15 +231,15 @@ func (t Test) post(ctx context.Context, to, bearer string, body any) error {
 	if err != nil {
 		return err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(data))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(data))
 	if err != nil {
 		return err
 	}
-	req.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Content-Type", "application/json")
 	if bearer != "" {
-		req.Header.Set("Authorization", "Bearer "+bearer)
+		request.Header.Set("Authorization", "Bearer "+bearer)
 	}
-	resp, err := t.HTTP.Do(req)
+	resp, err := t.HTTP.Do(request)
 	if err != nil {
 		return err
 	}

@@ -100,8 +100,8 @@ type Problems []Problem
 // Error lists them, one a line.
 func (ps Problems) Error() string {
 	lines := make([]string, len(ps))
-	for i, p := range ps {
-		lines[i] = p.Error()
+	for i, problem := range ps {
+		lines[i] = problem.Error()
 	}
 	return strings.Join(lines, "\n")
 }
@@ -127,8 +127,8 @@ func Defaults() *Settings {
 	}
 	for _, rule := range All() {
 		settings.values[rule.Name] = map[string]string{}
-		for _, p := range rule.allParams() {
-			settings.values[rule.Name][p.Name] = p.Default
+		for _, param := range rule.allParams() {
+			settings.values[rule.Name][param.Name] = param.Default
 		}
 	}
 	return settings
@@ -172,28 +172,30 @@ func yamlProblems(name string, err error) Problems {
 	if errors.As(err, &typed) {
 		texts = typed.Errors
 	}
-	var out Problems
+	var problems Problems
 	for _, text := range texts {
 		problem := Problem{File: name, Text: text}
-		if m := yamlLine.FindStringSubmatch(text); m != nil {
-			_, _ = fmt.Sscan(m[1], &problem.Line)
-			problem.Text = m[2]
+		if match := yamlLine.FindStringSubmatch(text); match != nil {
+			_, _ = fmt.Sscan(match[1], &problem.Line)
+			problem.Text = match[2]
 		}
 		if m := regexp.MustCompile(`^field (\S+) not found in type`).FindStringSubmatch(problem.Text); m != nil {
 			problem.Text = "unknown key " + m[1]
 		}
-		out = append(out, problem)
+		problems = append(problems, problem)
 	}
-	return out
+	return problems
 }
 
 // thresholds takes the section of that name over.
 func (s *Settings) thresholds(name string) Problems {
-	var out Problems
+	var problems Problems
 	for _, rule := range sortedKeys(s.Thresholds) {
 		node := s.Thresholds[rule]
 		add := func(line int, format string, args ...any) {
-			out = append(out, Problem{name, line, rule + ": " + fmt.Sprintf(format, args...)})
+			problems = append(
+				problems, Problem{name, line, rule + ": " + fmt.Sprintf(format, args...)},
+			)
 		}
 		r, ok := Find(rule)
 		if !ok {
@@ -211,8 +213,8 @@ func (s *Settings) thresholds(name string) Problems {
 			switch {
 			case at < 0:
 				names := []string{}
-				for _, p := range r.allParams() {
-					names = append(names, p.Name)
+				for _, param := range r.allParams() {
+					names = append(names, param.Name)
 				}
 				add(
 					key.Line,
@@ -241,14 +243,14 @@ func (s *Settings) thresholds(name string) Problems {
 			s.values[rule][key.Value] = text
 		}
 	}
-	return out
+	return problems
 }
 
 // near suggests an alert.
 func near(name string) string {
-	for _, r := range All() {
-		if strings.EqualFold(r.Name, name) || strings.EqualFold(r.Name, "Muster"+name) {
-			return "; did you mean " + r.Name + "?"
+	for _, rule := range All() {
+		if strings.EqualFold(rule.Name, name) || strings.EqualFold(rule.Name, "Muster"+name) {
+			return "; did you mean " + rule.Name + "?"
 		}
 	}
 	return ""
@@ -274,17 +276,17 @@ func keyLines(data []byte) map[string]int {
 
 // validate finds what fits no key alone.
 func (s *Settings) validate(name string, lines map[string]int) Problems {
-	var out Problems
+	var problems Problems
 	add := func(key, format string, args ...any) {
 		line := lines[key]
 		if top, _, sub := strings.Cut(key, "."); sub && line == 0 {
 			line = lines[top]
 		}
-		out = append(out, Problem{name, line, key + ": " + fmt.Sprintf(format, args...)})
+		problems = append(problems, Problem{name, line, key + ": " + fmt.Sprintf(format, args...)})
 	}
 	web := func(key, text string) {
-		if u, err := url.Parse(text); err != nil || u.Host == "" ||
-			u.Scheme != "http" && u.Scheme != "https" {
+		if address, err := url.Parse(text); err != nil || address.Host == "" ||
+			address.Scheme != "http" && address.Scheme != "https" {
 			add(key, "%q is not an http or https address", text)
 		}
 	}
@@ -347,8 +349,8 @@ func (s *Settings) validate(name string, lines map[string]int) Problems {
 			orNone(s.Receivers()),
 		)
 	}
-	slices.SortFunc(out, func(a, b Problem) int { return a.Line - b.Line })
-	return out
+	slices.SortFunc(problems, func(a, b Problem) int { return a.Line - b.Line })
+	return problems
 }
 
 // daysProblem says what is wrong with a day or a range of days. Alertmanager's
@@ -414,20 +416,20 @@ type secret struct {
 
 // secretFiles lists the files of secrets that the settings name.
 func (s *Settings) secretFiles() []secret {
-	var out []secret
+	var secrets []secret
 	if s.Slack != nil {
-		out = append(out, secret{"slack.webhook_url_file", &s.Slack.URLFile})
+		secrets = append(secrets, secret{"slack.webhook_url_file", &s.Slack.URLFile})
 	}
 	if s.PagerDuty != nil {
-		out = append(out, secret{"pagerduty.routing_key_file", &s.PagerDuty.KeyFile})
+		secrets = append(secrets, secret{"pagerduty.routing_key_file", &s.PagerDuty.KeyFile})
 	}
 	if s.Email != nil && s.Email.Username != "" {
-		out = append(out, secret{"email.password_file", &s.Email.PasswordFile})
+		secrets = append(secrets, secret{"email.password_file", &s.Email.PasswordFile})
 	}
 	if s.Webhook != nil && s.Webhook.TokenFile != "" {
-		out = append(out, secret{"webhook.bearer_token_file", &s.Webhook.TokenFile})
+		secrets = append(secrets, secret{"webhook.bearer_token_file", &s.Webhook.TokenFile})
 	}
-	return out
+	return secrets
 }
 
 // Secrets gives the paths of the secrets' files by key.
@@ -454,20 +456,22 @@ func sortedKeys[V any](m map[string]V) []string {
 // Annotated is a settings file with every threshold at its default, commented
 // out, and what it means.
 func Annotated() []byte {
-	var b bytes.Buffer
-	b.WriteString(annotatedHead)
+	var buffer bytes.Buffer
+	buffer.WriteString(annotatedHead)
 	group := ""
 	for _, rule := range All() {
 		if rule.Group != group {
 			group = rule.Group
-			fmt.Fprintf(&b, "#\n#   # %s\n", strings.TrimPrefix(group, "muster-"))
+			fmt.Fprintf(&buffer, "#\n#   # %s\n", strings.TrimPrefix(group, "muster-"))
 		}
-		fmt.Fprintf(&b, "#   %s:\n", rule.Name)
-		for _, p := range rule.allParams() {
-			fmt.Fprintf(&b, "#     %-9s %-9s # %s\n", p.Name+":", p.Default, p.Help)
+		fmt.Fprintf(&buffer, "#   %s:\n", rule.Name)
+		for _, param := range rule.allParams() {
+			fmt.Fprintf(
+				&buffer, "#     %-9s %-9s # %s\n", param.Name+":", param.Default, param.Help,
+			)
 		}
 	}
-	return b.Bytes()
+	return buffer.Bytes()
 }
 
 const annotatedHead = `# alerts.yaml: where Muster's alerts go and when they fire. Generated by ` +

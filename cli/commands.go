@@ -11,11 +11,11 @@ import (
 
 // Tables makes the row of every command, for pages that are written from them.
 func Tables() []*tool.Command {
-	var out []*tool.Command
-	for _, e := range commandEntries() {
-		out = append(out, e.Make())
+	var commands []*tool.Command
+	for _, entry := range commandEntries() {
+		commands = append(commands, entry.Make())
 	}
-	return out
+	return commands
 }
 
 // commandEntries lists every command. To add one, write a function that makes its
@@ -26,6 +26,7 @@ func commandEntries() []tool.Entry {
 		{Name: "srun", Make: submit.Srun},
 		{Name: "salloc", Make: submit.Salloc},
 		{Name: "sattach", Make: submit.Sattach},
+		{Name: "display", Make: submit.Display},
 		{Name: "sbcast", Make: submit.Sbcast},
 		{Name: "sgather", Make: submit.Sgather},
 		{Name: "scrontab", Make: submit.Scrontab},

@@ -40,8 +40,8 @@ func completionCommand() *tool.Command {
 
 // offered is what a command's options and verbs are completed with.
 func offered(command *tool.Command) (words, partitions []string) {
-	for _, v := range command.Verbs {
-		words = append(words, v.Name)
+	for _, verb := range command.Verbs {
+		words = append(words, verb.Name)
 	}
 	options := command.AllOptions()
 	for i := range options {
@@ -65,12 +65,12 @@ func offered(command *tool.Command) (words, partitions []string) {
 
 // bashCompletion serves zsh too, through its emulation.
 func bashCompletion(zsh bool) string {
-	var b strings.Builder
-	b.WriteString("# Made by: muster completion. Do not edit.\n")
+	var text strings.Builder
+	text.WriteString("# Made by: muster completion. Do not edit.\n")
 	if zsh {
-		b.WriteString("autoload -U +X bashcompinit && bashcompinit\n")
+		text.WriteString("autoload -U +X bashcompinit && bashcompinit\n")
 	}
-	b.WriteString(
+	text.WriteString(
 		"_muster() {\n  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} cmd=${COMP_WORDS[0]##*/} words=\n" +
 			"  if [ \"$cmd\" = muster ]; then\n    if [ \"$COMP_CWORD\" -eq 1 ]; then\n      COMPREPLY=($(compgen -W '",
 	)
@@ -81,31 +81,31 @@ func bashCompletion(zsh bool) string {
 			slurm = append(slurm, entry.Name)
 		}
 	}
-	b.WriteString(strings.Join(names, " ") +
+	text.WriteString(strings.Join(names, " ") +
 		"' -- \"$cur\"))\n      return\n    fi\n    cmd=${COMP_WORDS[1]}\n  fi\n  case $cmd in\n")
 	for _, entry := range commandEntries() {
 		words, parts := offered(entry.Make())
 		if entry.Name == "completion" {
 			words = append(words, "bash", "zsh", "fish")
 		}
-		fmt.Fprintf(&b, "    %s)\n", entry.Name)
+		fmt.Fprintf(&text, "    %s)\n", entry.Name)
 		if len(parts) > 0 {
 			fmt.Fprintf(
-				&b,
+				&text,
 				"      case $prev in %s) COMPREPLY=($(compgen -W \"$(command muster sinfo -h -o %%R 2>/dev/null)\" -- \"$cur\")); return;; esac\n",
 				strings.Join(parts, "|"),
 			)
 		}
-		fmt.Fprintf(&b, "      words='%s';;\n", strings.Join(words, " "))
+		fmt.Fprintf(&text, "      words='%s';;\n", strings.Join(words, " "))
 	}
-	b.WriteString("  esac\n  COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n}\n")
-	fmt.Fprintf(&b, "complete -o default -F _muster muster %s\n", strings.Join(slurm, " "))
-	return b.String()
+	text.WriteString("  esac\n  COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n}\n")
+	fmt.Fprintf(&text, "complete -o default -F _muster muster %s\n", strings.Join(slurm, " "))
+	return text.String()
 }
 
 func fishCompletion() string {
-	var b strings.Builder
-	b.WriteString("# Made by: muster completion. Do not edit.\n")
+	var text strings.Builder
+	text.WriteString("# Made by: muster completion. Do not edit.\n")
 	quote := func(s string) string {
 		return "'" +
 			strings.NewReplacer(`\`, `\\`, "'", `\'`).Replace(s) + "'"
@@ -113,7 +113,7 @@ func fishCompletion() string {
 	for _, entry := range commandEntries() {
 		command := entry.Make()
 		fmt.Fprintf(
-			&b,
+			&text,
 			"complete -c muster -n __fish_use_subcommand -f -a %s -d %s\n",
 			command.Name,
 			quote(command.Summary),
@@ -124,8 +124,8 @@ func fishCompletion() string {
 		}
 		options := command.AllOptions()
 		for _, at := range places {
-			for _, v := range command.Verbs {
-				fmt.Fprintf(&b, "complete %s -f -a %s -d %s\n", at, v.Name, quote(v.Help))
+			for _, verb := range command.Verbs {
+				fmt.Fprintf(&text, "complete %s -f -a %s -d %s\n", at, verb.Name, quote(verb.Help))
 			}
 			for i := range options {
 				option := &options[i]
@@ -142,9 +142,9 @@ func fishCompletion() string {
 				if option.Long == "partition" {
 					line += " -f -a '(command muster sinfo -h -o %R 2>/dev/null)'"
 				}
-				b.WriteString(line + " -d " + quote(option.Help) + "\n")
+				text.WriteString(line + " -d " + quote(option.Help) + "\n")
 			}
 		}
 	}
-	return b.String()
+	return text.String()
 }

@@ -24,8 +24,8 @@ func helpCommand() *tool.Command {
 func versionCommand() *tool.Command {
 	return &tool.Command{
 		Name: "version", Summary: "print the version of Muster and of the Slurm release that it is compatible with", Usage: []string{""},
-		Run: func(c *tool.Call) error {
-			return tool.PrintRelease(c)
+		Run: func(call *tool.Call) error {
+			return tool.PrintRelease(call)
 		},
 	}
 }

@@ -33,8 +33,8 @@ func Main(env *tool.Env) int {
 
 func unknownCommand(name string) error {
 	line := fmt.Sprintf("muster: %q is not a command; muster help lists them", name)
-	if why := notYet(name); why != "" {
-		line = fmt.Sprintf("muster: %s is not in this release: %s", name, why)
+	if reason := notYet(name); reason != "" {
+		line = fmt.Sprintf("muster: %s is not in this release: %s", name, reason)
 	} else if near := nearest(name); near != "" {
 		line = fmt.Sprintf("muster: %q is not a command; did you mean %s?", name, near)
 	}
@@ -52,8 +52,8 @@ func notYet(name string) string {
 
 // helpAll lists the commands.
 func helpAll(w io.Writer) error {
-	var b strings.Builder
-	b.WriteString(
+	var text strings.Builder
+	text.WriteString(
 		"muster: the register of a cluster: who runs what, where, how well, and why the rest waits\n\n" +
 			"Usage: muster COMMAND [OPTIONS]        muster help COMMAND\n",
 	)
@@ -61,14 +61,14 @@ func helpAll(w io.Writer) error {
 		title string
 		slurm bool
 	}{{"Slurm's commands, which also answer by their own names", true}, {"Muster's own", false}} {
-		b.WriteString("\n" + part.title + ":\n")
-		for _, x := range commandEntries() {
-			if c := x.Make(); c.Slurm == part.slurm {
-				tool.Item(&b, c.Name, c.Summary)
+		text.WriteString("\n" + part.title + ":\n")
+		for _, entry := range commandEntries() {
+			if command := entry.Make(); command.Slurm == part.slurm {
+				tool.Item(&text, command.Name, command.Summary)
 			}
 		}
 	}
-	_, err := io.WriteString(w, b.String())
+	_, err := io.WriteString(w, text.String())
 	return err
 }
 
@@ -82,9 +82,9 @@ func manualPage(command *tool.Command) string {
 
 // findCommand makes the command of a name; nil when there is none.
 func findCommand(name string) *tool.Command {
-	for _, e := range commandEntries() {
-		if e.Name == name {
-			return e.Make()
+	for _, entry := range commandEntries() {
+		if entry.Name == name {
+			return entry.Make()
 		}
 	}
 	return nil

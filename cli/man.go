@@ -55,20 +55,20 @@ func runMan(call *tool.Call) error {
 }
 
 // roff protects text from the formatter.
-func roff(s string) string {
-	s = strings.ReplaceAll(s, `\`, `\e`)
-	s = strings.ReplaceAll(s, "-", `\-`)
-	if strings.HasPrefix(s, ".") || strings.HasPrefix(s, "'") {
-		s = `\&` + s
+func roff(text string) string {
+	text = strings.ReplaceAll(text, `\`, `\e`)
+	text = strings.ReplaceAll(text, "-", `\-`)
+	if strings.HasPrefix(text, ".") || strings.HasPrefix(text, "'") {
+		text = `\&` + text
 	}
-	return s
+	return text
 }
 
 // manPage makes a command's manual page.
 func manPage(command *tool.Command, version string) string {
-	var b strings.Builder
+	var text strings.Builder
 	fmt.Fprintf(
-		&b,
+		&text,
 		".TH %s 1 \"\" \"Muster %s\" \"Muster\"\n.SH NAME\n%s \\- %s\n.SH SYNOPSIS\n",
 		strings.ToUpper(manualPage(command)),
 		roff(version),
@@ -77,29 +77,35 @@ func manPage(command *tool.Command, version string) string {
 	)
 	for i, u := range command.Usage {
 		if i > 0 {
-			b.WriteString(".br\n")
+			text.WriteString(".br\n")
 		}
-		fmt.Fprintf(&b, "\\fB%s\\fR %s\n", roff(command.Called()), roff(u))
+		fmt.Fprintf(&text, "\\fB%s\\fR %s\n", roff(command.Called()), roff(u))
 	}
 	fmt.Fprintf(
-		&b,
+		&text,
 		".SH DESCRIPTION\n%s.\n",
 		roff(strings.ToUpper(command.Summary[:1])+command.Summary[1:]),
 	)
 	for _, p := range command.Paragraphs() {
-		fmt.Fprintf(&b, ".PP\n%s\n", roff(p))
+		fmt.Fprintf(&text, ".PP\n%s\n", roff(p))
 	}
 	if len(command.Verbs) > 0 {
-		b.WriteString(".SH COMMANDS\n")
-		for _, v := range command.Verbs {
-			fmt.Fprintf(&b, ".TP\n\\fB%s\\fR %s\n%s\n", roff(v.Name), roff(v.Args), roff(v.Help))
+		text.WriteString(".SH COMMANDS\n")
+		for _, verb := range command.Verbs {
+			fmt.Fprintf(
+				&text,
+				".TP\n\\fB%s\\fR %s\n%s\n",
+				roff(verb.Name),
+				roff(verb.Args),
+				roff(verb.Help),
+			)
 		}
 	}
-	b.WriteString(".SH OPTIONS\n")
+	text.WriteString(".SH OPTIONS\n")
 	options := command.AllOptions()
 	for i := range options {
 		fmt.Fprintf(
-			&b,
+			&text,
 			".TP\n\\fB%s\\fR\n%s\n",
 			roff(tool.Spelling(&options[i])),
 			roff(tool.Explain(&options[i])),
@@ -107,9 +113,11 @@ func manPage(command *tool.Command, version string) string {
 	}
 	terms := func(title string, list []tool.Variable) {
 		if len(list) > 0 {
-			fmt.Fprintf(&b, ".SH %s\n", title)
-			for _, v := range list {
-				fmt.Fprintf(&b, ".TP\n\\fB%s\\fR\n%s\n", roff(v.Name), roff(v.Help))
+			fmt.Fprintf(&text, ".SH %s\n", title)
+			for _, variable := range list {
+				fmt.Fprintf(
+					&text, ".TP\n\\fB%s\\fR\n%s\n", roff(variable.Name), roff(variable.Help),
+				)
 			}
 		}
 	}
@@ -119,56 +127,56 @@ func manPage(command *tool.Command, version string) string {
 	)
 	terms("EXIT STATUS", command.Exits)
 	if len(command.Example) > 0 {
-		b.WriteString(".SH EXAMPLES\n")
-		for _, x := range command.Example {
-			fmt.Fprintf(&b, ".TP\n\\fB%s\\fR\n%s\n", roff(x.Line), roff(x.What))
+		text.WriteString(".SH EXAMPLES\n")
+		for _, example := range command.Example {
+			fmt.Fprintf(&text, ".TP\n\\fB%s\\fR\n%s\n", roff(example.Line), roff(example.What))
 		}
 	}
-	return b.String()
+	return text.String()
 }
 
 // Markdown is docs/cli.md: every command with every option.
 func Markdown() string {
-	var b strings.Builder
-	b.WriteString(
+	var text strings.Builder
+	text.WriteString(
 		"# Commands\n\nGenerated from the table of commands (`cli/`): run `make generate` after a change there.\n\n" +
 			"Slurm's commands answer under their own names (symlinks to `muster`) and as `muster NAME`.\n\n",
 	)
-	for _, e := range commandEntries() {
-		c := e.Make()
+	for _, entry := range commandEntries() {
+		command := entry.Make()
 		fmt.Fprintf(
-			&b,
+			&text,
 			"- [%s](#%s): %s\n",
-			c.Called(),
-			strings.ReplaceAll(c.Called(), " ", "-"),
-			c.Summary,
+			command.Called(),
+			strings.ReplaceAll(command.Called(), " ", "-"),
+			command.Summary,
 		)
 	}
-	for _, e := range commandEntries() {
-		markdownCommand(&b, e.Make())
+	for _, entry := range commandEntries() {
+		markdownCommand(&text, entry.Make())
 	}
-	return b.String()
+	return text.String()
 }
 
-func markdownCommand(b *strings.Builder, command *tool.Command) {
+func markdownCommand(text *strings.Builder, command *tool.Command) {
 	fmt.Fprintf(
-		b,
+		text,
 		"\n## %s\n\n%s.\n\n```\n%s```\n",
 		command.Called(),
 		strings.ToUpper(command.Summary[:1])+command.Summary[1:],
 		tool.UsageText(command),
 	)
 	for _, p := range command.Paragraphs() {
-		fmt.Fprintf(b, "\n%s\n", markdownText(p))
+		fmt.Fprintf(text, "\n%s\n", markdownText(p))
 	}
 	table := func(head string, rows [][2]string) {
 		if len(rows) == 0 {
 			return
 		}
-		fmt.Fprintf(b, "\n| %s | |\n|---|---|\n", head)
+		fmt.Fprintf(text, "\n| %s | |\n|---|---|\n", head)
 		for _, r := range rows {
 			fmt.Fprintf(
-				b,
+				text,
 				"| `%s` | %s |\n",
 				strings.ReplaceAll(r[0], "|", "\\|"),
 				markdownText(r[1]),
@@ -176,30 +184,35 @@ func markdownCommand(b *strings.Builder, command *tool.Command) {
 		}
 	}
 	var verbs, options, env, exits [][2]string
-	for _, v := range command.Verbs {
-		verbs = append(verbs, [2]string{strings.TrimSpace(v.Name + " " + v.Args), v.Help})
+	for _, verb := range command.Verbs {
+		verbs = append(verbs, [2]string{strings.TrimSpace(verb.Name + " " + verb.Args), verb.Help})
 	}
 	all := command.AllOptions()
 	for i := range all {
 		options = append(options, [2]string{tool.Spelling(&all[i]), tool.Explain(&all[i])})
 	}
-	for _, v := range command.Env {
-		env = append(env, [2]string{v.Name, v.Help})
+	for _, variable := range command.Env {
+		env = append(env, [2]string{variable.Name, variable.Help})
 	}
-	for _, v := range command.Exits {
-		exits = append(exits, [2]string{v.Name, v.Help})
+	for _, variable := range command.Exits {
+		exits = append(exits, [2]string{variable.Name, variable.Help})
 	}
 	table("command", verbs)
 	table("option", options)
 	table("environment", env)
 	table("exit code", exits)
-	for _, x := range command.Example {
-		fmt.Fprintf(b, "\n```\n%s\n```\n%s\n", x.Line, strings.ToUpper(x.What[:1])+x.What[1:]+".")
+	for _, example := range command.Example {
+		fmt.Fprintf(
+			text,
+			"\n```\n%s\n```\n%s\n",
+			example.Line,
+			strings.ToUpper(example.What[:1])+example.What[1:]+".",
+		)
 	}
 }
 
 // markdownText protects text in a paragraph or a table.
-func markdownText(s string) string {
+func markdownText(text string) string {
 	return strings.NewReplacer("<", "&lt;", "|", "\\|", "*", "\\*", "_", "\\_", "\n", " ").
-		Replace(s)
+		Replace(text)
 }

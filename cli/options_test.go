@@ -57,11 +57,11 @@ func samples() map[string]map[string]sample {
 			"contiguous": s(""), "cores-per-socket": s("4"), "extra-node-info": s("2:4"), "segment": s("2"), "sockets-per-node": s("2"), "spread-segments": s(""), "hint": s("nomultithread"), "spread-job": s(""), "core-spec": s("2"), "cpus-per-gpu": s("2"), "cpus-per-task": s("2"), "deadline": s("now+2hours"), "dependency": s("afterok:1"), "error": s("e"),
 			"exclude": s("n1"), "exclusive": s(""), "export": s("NIL"), "export-file": s("EXPORTFILE"), "get-user-env": s(""), "gpus": s("2"), "gpus-per-node": s("h100:2"), "gpus-per-socket": s("1"),
 			"gpus-per-task": s("1"), "gpu-bind": s("closest"), "gpu-freq": s("low"), "gres": s("gpu:1,nic:2"), "hold": s(""), "input": s("in"), "job-name": s("x"), "kill-on-invalid-dep": s("yes"), "no-kill": s(""), "licenses": s("a:2"),
-			"distribution": s("cyclic:block"), "gres-flags": s("disable-binding"), "mem-bind": s("local"), "cpu-freq": s("high"), "network": s("any"), "stepmgr": s(""), "profile": s("all"), "oom-kill-step": s("1"), "tres-bind": s("gres/gpu:closest"), "uid": s("nobody-at-all"), "mail-type": s("END"), "mail-user": s("root"), "mem": s("4G"), "mem-per-cpu": s("2G"), "mem-per-gpu": s("1G"), "mincpus": s("3"), "nice": s("5"), "no-requeue": s(""),
+			"distribution": s("cyclic:block"), "gres-flags": s("disable-binding"), "mem-bind": s("local"), "cpu-freq": s("high"), "network": s("any"), "stepmgr": s(""), "profile": s("all"), "oom-kill-step": s("1"), "tres-bind": s("gres/gpu:closest"), "uid": s("nobody-at-all"), "gid": s("nogroup-at-all"), "mail-type": s("END"), "mail-user": s("root"), "mem": s("4G"), "mem-per-cpu": s("2G"), "mem-per-gpu": s("1G"), "mincpus": s("3"), "nice": s("5"), "no-requeue": s(""),
 			"nodefile": s("NODEFILE"), "nodelist": s("n[1-2]"), "nodes": s("2-4"), "ntasks": s("3"), "ntasks-per-core": s("1"), "ntasks-per-gpu": s("1"), "ntasks-per-node": s("2"),
 			"ntasks-per-socket": s("1"), "open-mode": s("append"), "output": s("o"), "oversubscribe": s(""), "parsable": s(""), "partition": s("gpu,debug"), "prefer": s("f"), "priority": s("5"),
 			"propagate": s("CORE"), "qos": s("q"), "quiet": s(""), "reboot": s(""), "requeue": s(""), "reservation": s("r"), "signal": s("B:USR1@30"), "switches": s("1@10"), "test-only": s(""),
-			"threads-per-core": s("1"), "overcommit": s(""), "use-min-nodes": s(""), "thread-spec": s("2"), "time": s("30"), "time-min": s("10"), "tmp": s("1G"), "tres-per-task": s("cpu=2,gres/gpu=1"), "wait": s(""), "wckey": s("w"), "wrap": s("other"),
+			"threads-per-core": s("1"), "overcommit": s(""), "use-min-nodes": s(""), "thread-spec": s("2"), "time": s("30"), "time-min": s("10"), "tmp": s("1G"), "tres-per-task": s("cpu=2,gres/gpu=1"), "wait": s(""), "wckey": s("w"), "wrap": s("other"), "x11": s("all"),
 		},
 		"squeue": {
 			"account": s("ml"), "array": s(""), "clusters": s("peer"), "expand-patterns": with("", "-O stdout"), "format": s("%i"), "Format": s("JobID"), "helpformat": s(""), "helpreason": s(""), "helpstate": s(""), "hide": s(""),
@@ -157,7 +157,7 @@ func samples() map[string]map[string]sample {
 		"man":  {"dir": on("muster man", "MANDIR")},
 		"simulate": {
 			"openb": on("muster simulate", "DIR/."), "shuffles": on("muster simulate --openb DIR/.", "2"), "inflate": on("muster simulate --openb DIR/.", "200"),
-			"load": on("muster simulate --openb DIR/. --itp DIR/itp --shuffles 1 --pods 9", "50"), "pods": on("muster simulate --openb DIR/. --itp DIR/itp --shuffles 1", "7"),
+			"load": on("muster simulate --openb DIR/. --itp DIR/itp --shuffles 1 --pods 9", "50"), "pods": on("muster simulate --openb DIR/. --itp DIR/itp --shuffles 1 --pods 9", "7"),
 			"packing": on("muster simulate --openb DIR/.", "best-fit"), "swf": on("muster simulate --procs 8", "DIR/log"), "itp": on("muster simulate --nodes 2 --gpus 4", "DIR/itp"), "graham": on("muster simulate --procs 8", "DIR/graham"),
 			"cluster": on("muster simulate --itp DIR/itp --nodes 2 --gpus 4", "c2"), "procs": on("muster simulate --swf DIR/log", "8"), "nodes": on("muster simulate --swf DIR/log --cpus 8", "2"),
 			"cpus": on("muster simulate --swf DIR/log", "9"), "gpus": s("4"), "policy": s("fcfs"), "exact": s(""), "out": s("/nowhere/schedule"), "json": s(""), "yaml": s(""),
@@ -167,7 +167,7 @@ func samples() map[string]map[string]sample {
 	out["srun"] = map[string]sample{"clusters": s("other"), "test-only": on("srun hostname", ""), "cpu-bind": step("cores"), "distribution": step("cyclic"), "error": step("e-%t"),
 		"exact": step(""), "exclusive": step(""), "export": step("NONE"), "external-launcher": step(""), "bcast": step("/tmp/x"), "compress": on("srun --jobid=36 --bcast=/tmp/x DIR/log", "lz4"), "het-group": step("1"), "immediate": step(""), "input": step("none"), "jobid": on("srun hostname", "36"),
 		"kill-on-bad-exit": step(""), "mpi": step("none"), "multi-prog": on("srun --jobid=36 DIR/log", ""), "open-mode": step("append"), "output": step("o-%t"), "overlap": step(""), "pty": step(""), "relative": step("1"),
-		"x11": step("all"), "slurmd-debug": step("3"), "preserve-env": step(""), "prolog": step("/bin/echo"), "epilog": step("/bin/echo"), "task-epilog": step("/bin/e"), "task-prolog": step("/bin/p"), "unbuffered": step(""), "wait": step("5")}
+		"x11": on("srun hostname", "all"), "slurmd-debug": step("3"), "preserve-env": step(""), "prolog": step("/bin/echo"), "epilog": step("/bin/echo"), "task-epilog": step("/bin/e"), "task-prolog": step("/bin/p"), "unbuffered": step(""), "wait": step("5")}
 	out["sbcast"] = map[string]sample{"compress": s("lz4"), "force": s(""), "jobid": on("sbcast DIR/log /tmp/log", "36"), "nodelist": s("n1"), "preserve": s("")}
 	out["salloc"] = map[string]sample{"clusters": s("other"), "container": s("/bundles/app"), "no-shell": s(""), "quiet": on("salloc --test-only true", ""), "test-only": s(""), "x11": s("all")}
 	for name, options := range map[string][]opt.Option{"srun": submit.SrunOptions(), "salloc": submit.Salloc().Options} {
@@ -303,6 +303,7 @@ func (w *world) behaviour(words []string) string {
 // TestEveryOption: an option changes what is asked or printed, or it is refused
 // by name, or it says that it asks for what holds anyway, and then it does.
 func TestEveryOption(t *testing.T) {
+	all := samples()
 	for _, e := range commandEntries() {
 		cmd := e.Make()
 		t.Run(cmd.Name, func(t *testing.T) {
@@ -314,7 +315,7 @@ func TestEveryOption(t *testing.T) {
 				if slices.Contains(elsewhere[cmd.Name], o.Long) {
 					continue
 				}
-				s, ok := samples()[cmd.Name][o.Long]
+				s, ok := all[cmd.Name][o.Long]
 				if !ok && o.Refused == "" && o.Always == "" {
 					t.Errorf("--%s has no sample", o.Long)
 					continue
@@ -353,7 +354,7 @@ func (w *world) tryOption(cmd *tool.Command, o opt.Option, s sample) {
 		at = 2
 	}
 	with := slices.Insert(slices.Clone(words), at, given)
-	if o.Long == "wrap" || o.Long == "hide" { // the last one counts
+	if slices.Contains([]string{"wrap", "hide", "pods"}, o.Long) { // the last one counts
 		with = append(slices.Clone(words), given)
 	}
 	plain, changed := w.behaviour(words), w.behaviour(with)

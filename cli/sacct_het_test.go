@@ -43,7 +43,14 @@ func TestSacctHetJobs(t *testing.T) {
 	if r := w.shell("sacct --json -j 12"); !strings.Contains(strings.Join(strings.Fields(r.out), ""), `"het":{"job_id":12,"job_offset":{"set":true,"infinite":false,"number":1}}`) {
 		t.Errorf("--json: %s", r.out)
 	}
-	for line, want := range map[string]string{"-j 12+": "Invalid job id", "-j +1": "Invalid job id", "-j 12+x": "Invalid job id", "-j 12_1+1": "Invalid job id", "-j 0+1": "Invalid job id", "-j 12 --whole-hetjob=maybe": "expected yes or no"} {
+	for line, want := range map[string]string{
+		"-j 12+":                     "Bad job/step",
+		"-j +1":                      "Bad job/step",
+		"-j 12+x":                    "Bad job/step",
+		"-j 12_1+1":                  "Bad job/step",
+		"-j 0+1":                     "Bad job/step",
+		"-j 12 --whole-hetjob=maybe": "expected yes or no",
+	} {
 		if r := w.shell("sacct " + line); r.code == 0 || !strings.Contains(r.errOut, want) {
 			t.Errorf("sacct %s: %d %s", line, r.code, r.errOut)
 		}

@@ -17,7 +17,7 @@ func TestHetJobs(t *testing.T) {
 	for line, want := range map[string]string{
 		"-N 1 : -N 2 --gres=gpu:1 : -n 7 " + w.script("plain.sh", "#!/bin/sh\nhostname\n") + " a : b": "1//0 2//0gpu1 0//7 args=a,:,b",
 		script:                                "2/cpu/0 0/gpu/3 args=",
-		"-t 5 : -N 4 " + script + " x":        "2/cpu/0 4/gpu/3 args=x",
+		"-t 5 : -N 4 " + script + " x":        "2/cpu/0 3/gpu/3 args=x",
 		"-N 9 : -p x : -n 1 " + script + " :": "9/cpu/0 0/x/3 0//1 args=:",
 		"-N 1 : -N 3 --wrap=hostname":         "1//0 3//0 args=",
 		"--wrap=hostname -N 1 : -N 3":         "1//0 3//0 args=",

@@ -32,6 +32,7 @@ func TestSpec(t *testing.T) {
 		"-p gpu,debug":                     {Partitions: []string{"gpu", "debug"}},
 		"-N 2":                             {MinNodes: 2},
 		"-N 2-4 -n 8 -c 2":                 {MinNodes: 2, MaxNodes: 4, Tasks: 8, CpusPerTask: 2},
+		"-N 4-8 -n 2":                      {MinNodes: 2, MaxNodes: 2, Tasks: 2},
 		"--ntasks-per-node=4 --mincpus=3":  {TasksPerNode: 4, MinCpusPerNode: 3},
 		"--ntasks-per-gpu=1":               {TasksPerGpu: 1},
 		"-t 90":                            {TimeLimit: 90 * minute},

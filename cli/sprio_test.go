@@ -58,16 +58,25 @@ func TestPriorityOptions(t *testing.T) {
 		"sprio -h -S -Y,i -o %i":                          "9\n22\n20\n21\n11\n8\n",
 		"sprio -h -p debug -o %i,%T,%t,%q,%Q":             "11,cpu=62,mem=16,cpu=0.06,mem=0.02,0.0000000,0\n",
 		"sprio -h -u bob":                                 "",
-		"sshare -n -P -o account,fairshare -A physics -a": " physics|\n  physics|1.000000\n",
+		"sshare -n -P -o account,fairshare -A physics -a": "physics|\n physics|1.000000\n",
 		"sshare -n -P -U -o user,rawshares%5":             "alice|1\n",
-		"sshare -nP -u carol -A vision":                   "  vision||20|0.952381|0|0.000000|\n   vision|carol|5|1.000000|0|0.000000|0.750000\n",
+		"sshare -nP -u carol -A vision": "vision||20|0.952381|0|0.000000|\n" +
+			" vision|carol|5|1.000000|0|0.000000|0.750000\n",
 	} {
 		w.shares("alice")
 		if got := w.shell(line); got.out != want || got.code != 0 {
 			t.Errorf("%s: %q (%d %s), want %q", line, got.out, got.code, got.errOut, want)
 		}
 	}
-	for line, want := range map[string]string{"sprio -o %z": "Invalid job format", "sprio -S z": "Invalid sort", "sprio -j 99": "Unable to find jobs", "sprio -j x": "Invalid job id", "sshare -o nosuch": "Invalid field requested"} {
+	if got := w.shell("sprio -j 99"); got.code != 0 || !strings.HasPrefix(got.errOut, "Unable to find jobs") {
+		t.Errorf("sprio of a job that does not wait: exit %d, %q", got.code, got.errOut)
+	}
+	for line, want := range map[string]string{
+		"sprio -o %z":      "Invalid job format",
+		"sprio -S z":       "Invalid sort",
+		"sprio -j x":       "Invalid job id",
+		"sshare -o nosuch": "Invalid field requested",
+	} {
 		if got := w.shell(line); got.code == 0 || !strings.Contains(got.errOut, want) {
 			t.Errorf("%s: %q (%d), want %q", line, got.errOut, got.code, want)
 		}

@@ -282,7 +282,7 @@ func (f *fake) tokens(user string) []*apiv1.UserTokenInfo {
 	hour := int64(spec.Hour)
 	var out []*apiv1.UserTokenInfo
 	for _, token := range []*apiv1.UserTokenInfo{
-		{Id: "5f0c2a9e31d7b864", User: "bob", Uid: 1001, Issued: f.now, Expires: f.now + hour, IssuedBy: "root"},
+		{Id: "5f0c2a9e31d7b864", User: "bob", Uid: 1001, Issued: f.now, Expires: f.now + hour, IssuedBy: "root", Scope: "pods"},
 		{Id: "00aa", User: "alice", Uid: 1000, Issued: f.now - hour, Expires: f.now + 24*hour,
 			IssuedBy: "alice", IssuedOn: "login1", LastUsed: f.now - hour/2},
 	} {

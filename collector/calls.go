@@ -33,11 +33,11 @@ func callBounds() [10]float64 { return slo.CallBounds() }
 // countWithin counts the calls of a method, and those of them that were answered, be it
 // with a refusal, within a time, as far as the bounds tell.
 func (c *Calls) countWithin(method string, d spec.Span) (good, all uint64) {
-	v, ok := c.methods.Load(method)
+	value, ok := c.methods.Load(method)
 	if !ok {
 		return 0, 0
 	}
-	s := v.(*callStat)
+	s := value.(*callStat)
 	for i, bound := range callBounds() {
 		if bound <= toSeconds(d) {
 			good += s.buckets[i].Load()
@@ -103,37 +103,37 @@ func (s *callStat) addCall(took time.Duration, failed bool) {
 
 // callRows lists what was counted, by name.
 func callRows(m *sync.Map) []rpcRow {
-	var out []rpcRow
+	var rows []rpcRow
 	m.Range(func(k, v any) bool {
 		s := v.(*callStat)
-		out = append(
-			out,
+		rows = append(
+			rows,
 			rpcRow{Name: k.(string), Count: s.count.Load(), Total: spec.Span(s.nanos.Load())},
 		)
 		return true
 	})
-	slices.SortFunc(out, func(a, b rpcRow) int {
+	slices.SortFunc(rows, func(a, b rpcRow) int {
 		if a.Name < b.Name {
 			return -1
 		}
 		return 1
 	})
-	return out
+	return rows
 }
 
 // latencyHistogram writes a method's times as a histogram. Its count is the sum of the
 // buckets as they were read, so that the two always agree.
 func (s *callStat) latencyHistogram() *dto.Histogram {
 	bounds := callBounds()
-	h, total := &dto.Histogram{}, uint64(0)
+	histogram, total := &dto.Histogram{}, uint64(0)
 	for i := range bounds {
 		total += s.buckets[i].Load()
 		n := total
-		h.Bucket = append(h.Bucket, &dto.Bucket{UpperBound: &bounds[i], CumulativeCount: &n})
+		histogram.Bucket = append(histogram.Bucket, &dto.Bucket{UpperBound: &bounds[i], CumulativeCount: &n})
 	}
 	count, seconds := max(s.count.Load(), total), float64(s.nanos.Load())/1e9
-	h.SampleCount, h.SampleSum = &count, &seconds
-	return h
+	histogram.SampleCount, histogram.SampleSum = &count, &seconds
+	return histogram
 }
 
 //muster:table one entry for each metric
@@ -145,8 +145,8 @@ func apiFamilies() []family {
 		if s.src.Calls == nil {
 			return
 		}
-		for _, r := range callRows(&s.src.Calls.methods) {
-			f(r.Name, stat(&s.src.Calls.methods, r.Name))
+		for _, row := range callRows(&s.src.Calls.methods) {
+			f(row.Name, stat(&s.src.Calls.methods, row.Name))
 		}
 	}
 	return []family{

@@ -52,8 +52,8 @@ type Source struct {
 	Pushed func() (Pushed, bool)
 	// Objectives count against the site's service objectives; may be nil.
 	Objectives *Objectives
-	// Private leaves out what names users and their jobs.
-	Private bool
+	// Private is what the pages leave out.
+	Private Privacy
 }
 
 // Live is what a node's heartbeat says.
@@ -150,13 +150,13 @@ type drawn struct {
 
 // pictureOf draws a view, or gives what was drawn for it before. Nothing is written
 // when a reservation begins or ends, so what was drawn before that is stale.
-func (p *pictures) pictureOf(v *view.View, src *Source, now spec.Instant) *picture {
-	if d := p.last.Load(); d != nil && d.v == v && (d.pic.until == 0 || now < d.pic.until) {
-		return d.pic
+func (p *pictures) pictureOf(snapshot *view.View, src *Source, now spec.Instant) *picture {
+	if latest := p.last.Load(); latest != nil && latest.v == snapshot && (latest.pic.until == 0 || now < latest.pic.until) {
+		return latest.pic
 	}
-	d := &drawn{v, fromView(v, src.Live, src.Version, now)}
-	p.last.Store(d)
-	return d.pic
+	latest := &drawn{snapshot, fromView(snapshot, src.Live, src.Version, now)}
+	p.last.Store(latest)
+	return latest.pic
 }
 
 // families lists everything /metrics can serve for a Muster cluster.
@@ -179,18 +179,18 @@ func dialects() map[string][]family {
 
 // Metrics is the collector's part of the catalogue.
 func Metrics() []catalogue.Metric {
-	var out []catalogue.Metric
+	var metrics []catalogue.Metric
 	for _, f := range append(families(), sourceFamilies()...) {
 		f.Endpoint = endpoint
-		out = append(out, f.Metric)
+		metrics = append(metrics, f.Metric)
 	}
 	paths := dialects()
 	for _, path := range sortedKeys(paths) {
 		for _, f := range paths[path] {
-			out = append(out, f.Metric)
+			metrics = append(metrics, f.Metric)
 		}
 	}
-	return out
+	return metrics
 }
 
 // Gather gives what a scrape of /metrics gets. The families are read until done is called.
@@ -201,19 +201,19 @@ type Gather func() (families []*dto.MetricFamily, done func(), err error)
 func Mount(mux *http.ServeMux, src Source) Gather {
 	shared := &pictures{}
 	draw := func() *scrape {
-		v := src.View()
-		if v == nil || v.State.Seq == 0 {
+		snapshot := src.View()
+		if snapshot == nil || snapshot.State.Seq == 0 {
 			return nil // no cluster yet
 		}
 		now := src.Now()
-		return &scrape{src: &src, v: v, now: now, pic: shared.pictureOf(v, &src, now)}
+		return &scrape{src: &src, v: snapshot, now: now, pic: shared.pictureOf(snapshot, &src, now)}
 	}
 	main := newPage(families(), processGatherer(), draw)
 	mux.Handle("GET /metrics", pageHandler(main))
 	mountDialects(mux, draw)
 	mux.HandleFunc(
 		"GET "+discoveryPath,
-		func(w http.ResponseWriter, _ *http.Request) { writeTargets(w, draw()) },
+		func(writer http.ResponseWriter, _ *http.Request) { writeTargets(writer, draw()) },
 	)
 	return main.Gather
 }
@@ -232,12 +232,14 @@ func StandbyHandler(src Source) http.Handler {
 // its own: the KPIs. How far it is behind the controller serves.
 func AccountingHandler(src Source) http.Handler {
 	return pageHandler(newPage(kpiFamilies(), processGatherer(), func() *scrape {
-		v := src.View()
-		if v == nil {
+		snapshot := src.View()
+		if snapshot == nil {
 			return nil
 		}
 		now := src.Now()
-		return &scrape{src: &src, v: v, now: now, pic: fromView(v, nil, src.Version, now)}
+		return &scrape{
+			src: &src, v: snapshot, now: now, pic: fromView(snapshot, nil, src.Version, now),
+		}
 	}))
 }
 
@@ -281,12 +283,12 @@ func counterMetric(
 	source, card string,
 	labels ...string,
 ) catalogue.Metric {
-	m := gaugeMetric(name, help, unit, source, card, labels...)
-	m.Type = catalogue.Counter
-	return m
+	metric := gaugeMetric(name, help, unit, source, card, labels...)
+	metric.Type = catalogue.Counter
+	return metric
 }
 
-func infoMetric(m catalogue.Metric) catalogue.Metric {
-	m.Type = catalogue.Info
-	return m
+func infoMetric(metric catalogue.Metric) catalogue.Metric {
+	metric.Type = catalogue.Info
+	return metric
 }

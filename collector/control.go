@@ -12,8 +12,8 @@ import (
 func toSeconds(d spec.Span) float64 { return float64(d) / float64(spec.Second) }
 
 // singleSeries is a family with a single series.
-func singleSeries(m catalogue.Metric, read func(s *scrape) float64) family {
-	return family{m, func(s *scrape) { s.sendSeries(read(s)) }}
+func singleSeries(metric catalogue.Metric, read func(s *scrape) float64) family {
+	return family{metric, func(s *scrape) { s.sendSeries(read(s)) }}
 }
 
 //muster:table one entry for each metric
@@ -127,8 +127,20 @@ func raftFamilies() []family {
 		at(counterMetric("muster_raft_sync_seconds_total", "Time spent in group commits.", catalogue.Seconds, src, "1"), func(r Raft) float64 { return r.SyncSeconds }),
 		at(counterMetric("muster_raft_sync_failures_total", "Group commits that failed.", catalogue.None, src, "1"), func(r Raft) float64 { return float64(r.SyncFailures) }),
 		at(gaugeMetric("muster_raft_pending_batches", "Batches appended and not answered yet.", catalogue.None, src, "1"), func(r Raft) float64 { return float64(r.Pending) }),
-		at(gaugeMetric("muster_raft_log_entries", "Entries that the log keeps.", catalogue.None, src, "1"), func(r Raft) float64 { return float64(r.LastIndex + 1 - min(r.FirstIndex, r.LastIndex+1)) }),
-		at(gaugeMetric("muster_raft_snapshot_lag_entries", "Entries since the newest snapshot of the state.", catalogue.None, src, "1"), func(r Raft) float64 { return float64(r.LastIndex - min(r.SnapshotIndex, r.LastIndex)) }),
+		at(gaugeMetric(
+			"muster_raft_log_entries", "Entries that the log keeps.", catalogue.None, src, "1",
+		), func(raft Raft) float64 {
+			return float64(raft.LastIndex + 1 - min(raft.FirstIndex, raft.LastIndex+1))
+		}),
+		at(gaugeMetric(
+			"muster_raft_snapshot_lag_entries",
+			"Entries since the newest snapshot of the state.",
+			catalogue.None,
+			src,
+			"1",
+		), func(raft Raft) float64 {
+			return float64(raft.LastIndex - min(raft.SnapshotIndex, raft.LastIndex))
+		}),
 		at(counterMetric("muster_raft_snapshots_total", "Snapshots of the state taken.", catalogue.None, src, "1"), func(r Raft) float64 { return float64(r.Snapshots) }),
 		{gaugeMetric("muster_ledger_disk_free_bytes", "Space left on the ledger's disk.", catalogue.Bytes, "statfs, once in 5 s", "1"), func(s *scrape) {
 			if s.src.Raft != nil && !s.src.Raft().HeadroomUnknown {
@@ -157,8 +169,8 @@ func auditFamilies() []family {
 			if s.src.Audit == nil {
 				return
 			}
-			for _, t := range s.src.Audit() {
-				s.sendSeries(f(t, s), t.Name)
+			for _, target := range s.src.Audit() {
+				s.sendSeries(f(target, s), target.Name)
 			}
 		}
 	}
@@ -186,8 +198,8 @@ func pushFamilies() []family {
 			if s.src.Pushed == nil {
 				return
 			}
-			if p, on := s.src.Pushed(); on {
-				s.sendSeries(f(p))
+			if pushed, on := s.src.Pushed(); on {
+				s.sendSeries(f(pushed))
 			}
 		}
 	}
@@ -213,8 +225,8 @@ func traceFamilies() []family {
 			if s.src.Traces == nil {
 				return
 			}
-			if t, on := s.src.Traces(); on {
-				s.sendSeries(f(t, s))
+			if traces, on := s.src.Traces(); on {
+				s.sendSeries(f(traces, s))
 			}
 		}
 	}

@@ -19,7 +19,7 @@ type targets struct {
 
 // writeTargets lists the agents that have said where their metrics are. Nodes that
 // are down stay in the list: a scrape that fails is how they are noticed.
-func writeTargets(w http.ResponseWriter, s *scrape) {
+func writeTargets(writer http.ResponseWriter, s *scrape) {
 	list := []targets{}
 	if s != nil {
 		for i := range s.pic.nodes {
@@ -37,7 +37,7 @@ func writeTargets(w http.ResponseWriter, s *scrape) {
 			}})
 		}
 	}
-	w.Header().Set("Content-Type", "application/json")
+	writer.Header().Set("Content-Type", "application/json")
 	// A client that went away is no error of ours.
-	_ = json.NewEncoder(w).Encode(list)
+	_ = json.NewEncoder(writer).Encode(list)
 }

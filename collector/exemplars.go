@@ -59,22 +59,22 @@ func (e *exemplars) addJob(job *state.Job) {
 }
 
 // keepNewer keeps the newer of two.
-func (e *exemplars) keepNewer(of exemplarOf, one exemplar) {
-	of.bucket = sort.SearchFloat64s(e.bounds, toSeconds(max(one.value, 0)))
-	if of.bucket == len(e.bounds) {
+func (e *exemplars) keepNewer(jobs exemplarOf, one exemplar) {
+	jobs.bucket = sort.SearchFloat64s(e.bounds, toSeconds(max(one.value, 0)))
+	if jobs.bucket == len(e.bounds) {
 		return // beyond the last bound, where no bucket is written
 	}
-	had, ok := e.by[of]
+	had, ok := e.by[jobs]
 	if !ok || had.at < one.at || had.at == one.at && had.job.UID < one.job.UID {
-		e.by[of] = one
+		e.by[jobs] = one
 	}
 }
 
 // nameJobs names the jobs that were kept.
-func (e *exemplars) nameJobs(st *state.State) {
+func (e *exemplars) nameJobs(cluster *state.State) {
 	for of, one := range e.by {
 		one.name = strconv.FormatUint(uint64(one.job.ID), 10)
-		if array := st.ArrayOf(one.job); array != nil && one.job.Task != spec.NoTask {
+		if array := cluster.ArrayOf(one.job); array != nil && one.job.Task != spec.NoTask {
 			one.name = fmt.Sprintf("%d_%d", array.ID, one.job.Task)
 		}
 		e.by[of] = one
@@ -83,9 +83,9 @@ func (e *exemplars) nameJobs(st *state.State) {
 
 // pointExemplars puts exemplars into the buckets that hold anything. With private data the
 // trace's id stands alone: it names nobody.
-func (s *scrape) pointExemplars(h *dto.Histogram, of exemplarOf) {
+func (s *scrape) pointExemplars(histogram *dto.Histogram, of exemplarOf) {
 	before := uint64(0)
-	for i, row := range h.Bucket {
+	for i, row := range histogram.Bucket {
 		of.bucket = i
 		one, ok := s.pic.exemplars.by[of]
 		counted := row.GetCumulativeCount() > before
@@ -94,7 +94,7 @@ func (s *scrape) pointExemplars(h *dto.Histogram, of exemplarOf) {
 			continue
 		}
 		value := toSeconds(max(one.value, 0))
-		if value > row.GetUpperBound() || i > 0 && value <= h.Bucket[i-1].GetUpperBound() {
+		if value > row.GetUpperBound() || i > 0 && value <= histogram.Bucket[i-1].GetUpperBound() {
 			continue
 		}
 		row.Exemplar = &dto.Exemplar{
@@ -102,11 +102,11 @@ func (s *scrape) pointExemplars(h *dto.Histogram, of exemplarOf) {
 			Value:     &value,
 			Timestamp: &timestamppb.Timestamp{Seconds: one.at.Unix(), Nanos: int32(int64(one.at) % int64(spec.Second))},
 		}
-		if s.src == nil || !s.src.Private {
-			id := strconv.FormatUint(uint64(one.job.ID), 10)
-			row.Exemplar.Label = append(row.Exemplar.Label, label("slurm_job_id", id))
+		if !s.privacy().Users {
+			jobID := strconv.FormatUint(uint64(one.job.ID), 10)
+			row.Exemplar.Label = append(row.Exemplar.Label, label("slurm_job_id", jobID))
 		}
-		h.Exemplars = append(h.Exemplars, row.Exemplar)
+		histogram.Exemplars = append(histogram.Exemplars, row.Exemplar)
 	}
 }
 

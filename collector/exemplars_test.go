@@ -25,7 +25,7 @@ func TestExemplarsLeadToTraces(t *testing.T) {
 	line := regexp.MustCompile(`^muster_job_(wait|run)_seconds_bucket\{.*le="([^"]+)"\} \d+ # \{trace_id="([0-9a-f]{32})"(?:,slurm_job_id="(\d+)")?\} (\S+) (\S+)$`)
 	for _, private := range []bool{false, true} {
 		src := source(v)
-		src.Private = private
+		src.Private.Users = private
 		req := httptest.NewRequest("GET", "/metrics", nil)
 		req.Header.Set("Accept", "application/openmetrics-text;version=1.0.0")
 		rec := httptest.NewRecorder()

@@ -34,15 +34,23 @@ func findingFamilies() []family {
 				return
 			}
 			for i := range all.List {
-				f := &all.List[i]
-				if f.GPU == 0 || s.src.Private && f.User != "" {
+				finding := &all.List[i]
+				if finding.GPU == 0 {
 					continue
 				}
 				device := ""
-				if f.Device != "" {
-					device = fmt.Sprint(f.Index)
+				if finding.Device != "" {
+					device = fmt.Sprint(finding.Index)
 				}
-				s.sendSeries(float64(f.GPU)/1e6, string(f.Kind), f.User, f.Account, f.JobName, f.Node, device)
+				s.sendSeries(
+					float64(finding.GPU)/1e6,
+					string(finding.Kind),
+					finding.User,
+					finding.Account,
+					finding.JobName,
+					finding.Node,
+					device,
+				)
 			}
 		}},
 		{saved, func(s *scrape) {

@@ -32,12 +32,12 @@ func MountObserver(mux *http.ServeMux, observed Observed) {
 		if snap == nil {
 			return nil
 		}
-		d := last.Load()
-		if d == nil || d.snap != snap {
-			d = &drawnSlurm{snap, fromSlurm(snap)}
-			last.Store(d)
+		latest := last.Load()
+		if latest == nil || latest.snap != snap {
+			latest = &drawnSlurm{snap, fromSlurm(snap)}
+			last.Store(latest)
 		}
-		return &scrape{src: src, now: observed.Now(), pic: d.pic}
+		return &scrape{src: src, now: observed.Now(), pic: latest.pic}
 	}
 	mux.Handle("GET /metrics", pageHandler(newPage(observerFamilies(), processGatherer(), draw)))
 	mountDialects(mux, draw)
@@ -85,60 +85,62 @@ func sourceFamilies() []family {
 
 // fromSlurm draws the picture of a snapshot.
 func fromSlurm(snap *slurm.Snapshot) *picture {
-	p := newPicture(snap.Cluster, 0)
-	p.made = making{kind: "slurm", binary: "slurmctld", version: snap.Version}
+	pic := newPicture(snap.Cluster, 0)
+	pic.made = making{kind: "slurm", binary: "slurmctld", version: snap.Version}
 	for i := range snap.Sections {
 		sec := &snap.Sections[i]
 		row := part{name: sec.Name, seconds: sec.Took.Seconds(), err: sec.Err}
 		if !sec.At.IsZero() {
 			row.at = spec.Instant(sec.At.UnixNano())
-			if p.at == 0 || row.at < p.at {
-				p.at = row.at // as old as the oldest part
+			if pic.at == 0 || row.at < pic.at {
+				pic.at = row.at // as old as the oldest part
 			}
 		}
-		p.made.parts = append(p.made.parts, row)
+		pic.made.parts = append(pic.made.parts, row)
 	}
 	for i := range snap.Commands {
-		p.made.commands = append(p.made.commands, commandOf(&snap.Commands[i]))
+		pic.made.commands = append(pic.made.commands, commandOf(&snap.Commands[i]))
 	}
 	var held licenceUse
 	for i := range snap.Jobs {
 		job := &snap.Jobs[i]
-		r := slurmJob(job)
-		p.addJob(&r)
-		if job.Reservation != "" && (r.Base == spec.Running || r.Base == spec.Suspended) {
-			for _, c := range job.Licenses {
-				held.addReserved(job.Reservation, c.Name, c.N)
+		row := slurmJob(job)
+		pic.addJob(&row)
+		if job.Reservation != "" && (row.Base == spec.Running || row.Base == spec.Suspended) {
+			for _, licence := range job.Licenses {
+				held.addReserved(job.Reservation, licence.Name, licence.N)
 			}
 		}
 	}
-	slurmNodes(p, snap)
-	for _, l := range snap.Licenses {
-		p.lics = append(p.lics, licenceRow{Name: l.Name, Total: l.Total, Used: l.Used})
+	slurmNodes(pic, snap)
+	for _, license := range snap.Licenses {
+		pic.lics = append(
+			pic.lics, licenceRow{Name: license.Name, Total: license.Total, Used: license.Used},
+		)
 	}
-	for _, s := range snap.Shares {
-		p.shares = append(
-			p.shares,
+	for _, share := range snap.Shares {
+		pic.shares = append(
+			pic.shares,
 			shareRow{
-				Account:     s.Account,
-				User:        s.User,
-				RawShares:   s.RawShares,
-				NormShares:  s.NormShares,
-				RawUsage:    s.RawUsage,
-				NormUsage:   s.NormUsage,
-				EffectUsage: s.EffectUsage,
-				Factor:      s.FairShare,
-				HasFactor:   s.HasFairShare,
+				Account:     share.Account,
+				User:        share.User,
+				RawShares:   share.RawShares,
+				NormShares:  share.NormShares,
+				RawUsage:    share.RawUsage,
+				NormUsage:   share.NormUsage,
+				EffectUsage: share.EffectUsage,
+				Factor:      share.FairShare,
+				HasFactor:   share.HasFairShare,
 				HasUsage:    true,
 			},
 		)
 	}
-	slurmReservations(p, snap, held)
-	for i := range p.lics {
-		p.lics[i].Reserved = snap.Licenses[i].Reserved // as Slurm counts it
+	slurmReservations(pic, snap, held)
+	for i := range pic.lics {
+		pic.lics[i].Reserved = snap.Licenses[i].Reserved // as Slurm counts it
 	}
-	p.sched = slurmSched(&snap.Sched)
-	return p.sortRows()
+	pic.sched = slurmSched(&snap.Sched)
+	return pic.sortRows()
 }
 
 func commandOf(command *slurm.Command) commands {
@@ -210,11 +212,11 @@ func slurmJob(job *slurm.Job) jobRow {
 }
 
 // slurmNodes adds nodes and partitions.
-func slurmNodes(p *picture, snap *slurm.Snapshot) {
+func slurmNodes(pic *picture, snap *slurm.Snapshot) {
 	index := map[string]int{}
 	for _, name := range snap.Partitions {
-		index[name] = len(p.parts)
-		p.parts = append(p.parts, partRow{Name: name})
+		index[name] = len(pic.parts)
+		pic.parts = append(pic.parts, partRow{Name: name})
 	}
 	for i := range snap.Nodes {
 		node := &snap.Nodes[i]
@@ -237,24 +239,24 @@ func slurmNodes(p *picture, snap *slurm.Snapshot) {
 			row.ReasonAt = spec.AtUnix(node.ReasonAt)
 		}
 		row.GRES = slurmGRES(node.GRES, node.GRESUsed)
-		for _, g := range row.GRES {
-			if g.Name == "gpu" {
-				row.GPUs, row.GPUAlloc = row.GPUs+g.Total, row.GPUAlloc+g.Used
+		for _, gres := range row.GRES {
+			if gres.Name == "gpu" {
+				row.GPUs, row.GPUAlloc = row.GPUs+gres.Total, row.GPUAlloc+gres.Used
 			}
 		}
 		for _, name := range node.Partitions {
 			k, ok := index[name]
 			if !ok {
-				k = len(p.parts)
+				k = len(pic.parts)
 				index[name] = k
-				p.parts = append(p.parts, partRow{Name: name})
+				pic.parts = append(pic.parts, partRow{Name: name})
 			}
-			p.parts[k].nodes = append(p.parts[k].nodes, int32(i))
+			pic.parts[k].nodes = append(pic.parts[k].nodes, int32(i))
 		}
 		if row.Flags&nodeInvalid != 0 {
 			row.Incomplete = row.Reason
 		}
-		p.nodes = append(p.nodes, row)
+		pic.nodes = append(pic.nodes, row)
 	}
 }
 
@@ -301,7 +303,7 @@ func slurmFlags(node *slurm.Node) nodeFlags {
 // slurmGRES reads "gpu:h100:8(S:0-1),nic:2" and the same of what is used, with
 // "(IDX:0-3)".
 func slurmGRES(total, used string) []gresRow {
-	var out []gresRow
+	var rows []gresRow
 	for i, text := range [...]string{total, used} {
 		for _, entry := range splitGRES(text) {
 			fields := strings.Split(entry, ":")
@@ -311,27 +313,27 @@ func slurmGRES(total, used string) []gresRow {
 			}
 			typ := strings.Join(fields[1:len(fields)-1], ":")
 			if i == 0 {
-				out = addGRES(out, fields[0], typ, n, 0)
+				rows = addGRES(rows, fields[0], typ, n, 0)
 			} else {
-				out = addGRES(out, fields[0], typ, 0, n)
+				rows = addGRES(rows, fields[0], typ, 0, n)
 			}
 		}
 	}
-	return out
+	return rows
 }
 
 // splitGRES cuts a list at its commas, without what stands in parentheses.
 func splitGRES(s string) []string {
 	var b strings.Builder
 	depth := 0
-	for _, c := range s {
+	for _, char := range s {
 		switch {
-		case c == '(':
+		case char == '(':
 			depth++
-		case c == ')':
+		case char == ')':
 			depth--
 		case depth == 0:
-			b.WriteRune(c)
+			b.WriteRune(char)
 		}
 	}
 	if b.Len() == 0 || b.String() == "N/A" {
@@ -341,36 +343,36 @@ func splitGRES(s string) []string {
 }
 
 // gresCount reads a count with Slurm's suffixes; -1 for no count.
-func gresCount(s string) int64 {
+func gresCount(text string) int64 {
 	scale := int64(1)
-	if i := strings.IndexByte("KMGT", lastByte(s)); i >= 0 {
-		scale, s = 1<<(10*(i+1)), s[:len(s)-1]
+	if i := strings.IndexByte("KMGT", lastByte(text)); i >= 0 {
+		scale, text = 1<<(10*(i+1)), text[:len(text)-1]
 	}
 	n := int64(0)
-	for _, c := range s {
-		if c < '0' || c > '9' {
+	for _, char := range text {
+		if char < '0' || char > '9' {
 			return -1
 		}
-		n = n*10 + int64(c-'0')
+		n = n*10 + int64(char-'0')
 	}
-	if s == "" {
+	if text == "" {
 		return -1
 	}
 	return n * scale
 }
 
-func lastByte(s string) byte {
-	if s == "" {
+func lastByte(text string) byte {
+	if text == "" {
 		return 0
 	}
-	return s[len(s)-1]
+	return text[len(text)-1]
 }
 
 // slurmReservations adds reservations; of one without a state its times tell.
-func slurmReservations(p *picture, snap *slurm.Snapshot, held licenceUse) {
+func slurmReservations(pic *picture, snap *slurm.Snapshot, held licenceUse) {
 	index := map[string]int32{}
-	for i := range p.nodes {
-		index[p.nodes[i].Name] = int32(i)
+	for i := range pic.nodes {
+		index[pic.nodes[i].Name] = int32(i)
 	}
 	for _, reservation := range snap.Reservations {
 		row := reservationRow{
@@ -390,13 +392,13 @@ func slurmReservations(p *picture, snap *slurm.Snapshot, held licenceUse) {
 		}
 		if row.State == "" {
 			row.State = "INACTIVE"
-			if row.Start <= p.at && p.at < row.End {
+			if row.Start <= pic.at && pic.at < row.End {
 				row.State = "ACTIVE"
 			}
 		}
 		if row.State == "ACTIVE" {
-			for _, c := range reservation.Licenses {
-				p.reserveLicence(reservation.Name, c.Name, c.N, held)
+			for _, licence := range reservation.Licenses {
+				pic.reserveLicence(reservation.Name, licence.Name, licence.N, held)
 			}
 		}
 		if names, err := hostlist.Expand(reservation.Nodes); err == nil {
@@ -406,7 +408,7 @@ func slurmReservations(p *picture, snap *slurm.Snapshot, held licenceUse) {
 				}
 			}
 		}
-		p.resvs = append(p.resvs, row)
+		pic.resvs = append(pic.resvs, row)
 	}
 }
 
@@ -478,16 +480,16 @@ func slurmSched(sched *slurm.Sched) schedRow {
 		"state_changed": "System state changed", "table_limit": "Hit table size limit (bf_node_space_size)", "timeout": "Timeout (bf_max_time)"} {
 		row.BFExits[word] = u("Backfill exit/" + line)
 	}
-	for _, c := range sched.RPCs {
+	for _, calls := range sched.RPCs {
 		row.RPCs = append(
 			row.RPCs,
-			rpcRow{c.Name, c.Count, spec.Span(c.Micro) * spec.Span(time.Microsecond)},
+			rpcRow{calls.Name, calls.Count, spec.Span(calls.Micro) * spec.Span(time.Microsecond)},
 		)
 	}
-	for _, c := range sched.Users {
+	for _, calls := range sched.Users {
 		row.UserRPCs = append(
 			row.UserRPCs,
-			rpcRow{c.Name, c.Count, spec.Span(c.Micro) * spec.Span(time.Microsecond)},
+			rpcRow{calls.Name, calls.Count, spec.Span(calls.Micro) * spec.Span(time.Microsecond)},
 		)
 	}
 	return row

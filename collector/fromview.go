@@ -17,33 +17,33 @@ import (
 
 // fromView draws the picture of a published view as it is now.
 func fromView(
-	v *view.View,
+	snapshot *view.View,
 	live func() map[string]Live,
 	version string,
 	now spec.Instant,
 ) *picture {
-	st := v.State
+	cluster := snapshot.State
 	began := time.Now()
-	p := newPicture(st.ClusterName, max(v.Published, st.At))
+	p := newPicture(cluster.ClusterName, max(snapshot.Published, cluster.At))
 	builder := &viewBuilder{
 		p:     p,
-		st:    st,
-		now:   max(now, st.At),
+		st:    cluster,
+		now:   max(now, cluster.At),
 		index: map[spec.NodeID]int32{},
 		memo:  map[*spec.JobSpec]string{},
 	}
-	builder.addJobs(v.Plan)
+	builder.addJobs(snapshot.Plan)
 	var beats map[string]Live
 	if live != nil {
 		beats = live()
 	}
-	builder.addNodes(v.Plan, beats)
+	builder.addNodes(snapshot.Plan, beats)
 	builder.addPartitions()
 	builder.addLicences()
 	builder.addReservations(builder.now)
-	p.sched = schedOf(v)
+	p.sched = schedOf(snapshot)
 	p.sched.Agents = int64(len(beats))
-	p.shares = sharesOf(st)
+	p.shares = sharesOf(cluster)
 	p.made = making{
 		kind:    "muster",
 		binary:  "musterd",
@@ -75,9 +75,9 @@ func (b *viewBuilder) redrawAt(edge spec.Instant) {
 func (b *viewBuilder) addLicences() {
 	for _, count := range b.st.LicenseTotals() {
 		used := int64(0)
-		for _, u := range b.st.Licenses {
-			if u.Name == count.Name {
-				used = u.N
+		for _, held := range b.st.Licenses {
+			if held.Name == count.Name {
+				used = held.N
 			}
 		}
 		b.p.lics = append(b.p.lics, licenceRow{Name: count.Name, Total: count.N, Used: used})
@@ -85,11 +85,11 @@ func (b *viewBuilder) addLicences() {
 }
 
 func (b *viewBuilder) addJobs(plan *view.Plan) {
-	b.st.Jobs.Range(func(_ uint64, j *state.Job) bool {
-		b.fillRow(j)
-		b.comparePromise(j, plan)
+	b.st.Jobs.Range(func(_ uint64, job *state.Job) bool {
+		b.fillRow(job)
+		b.comparePromise(job, plan)
 		b.p.addJob(&b.row)
-		b.p.exemplars.addJob(j)
+		b.p.exemplars.addJob(job)
 		return true
 	})
 	b.p.exemplars.nameJobs(b.st)
@@ -153,8 +153,8 @@ func (b *viewBuilder) fillRow(job *state.Job) {
 	row.Mem = tres.Mem
 	row.GPUs = tres.Get("gres/gpu")
 	if job.State.Active() && job.Alloc != nil && job.Alloc.Reservation != "" {
-		for _, c := range job.Alloc.Licenses {
-			b.held.addReserved(job.Alloc.Reservation, c.Name, c.N)
+		for _, count := range job.Alloc.Licenses {
+			b.held.addReserved(job.Alloc.Reservation, count.Name, count.N)
 		}
 	}
 	if job.State == spec.Pending && row.GPUs > 0 {
@@ -199,9 +199,9 @@ func endOf(cause event.EndCause) spec.JobState {
 // gpuType is the type of GPU that a job asks for; empty for any.
 func (b *viewBuilder) gpuType(jobSpec *spec.JobSpec) string {
 	for _, list := range [...][]spec.Count{jobSpec.Size.PerNode, jobSpec.Size.PerJob, jobSpec.Size.PerTask, jobSpec.Size.PerSocket} {
-		for _, c := range list {
-			if c.Name == "gpu" && c.Type != "" {
-				return c.Type
+		for _, count := range list {
+			if count.Name == "gpu" && count.Type != "" {
+				return count.Type
 			}
 		}
 	}
@@ -212,8 +212,8 @@ func (b *viewBuilder) addNodes(plan *view.Plan, beats map[string]Live) {
 	planned := map[spec.NodeID]bool{}
 	if plan != nil {
 		for i := range plan.Jobs {
-			for _, id := range plan.Jobs[i].Nodes {
-				planned[id] = true
+			for _, nodeID := range plan.Jobs[i].Nodes {
+				planned[nodeID] = true
 			}
 		}
 	}
@@ -245,8 +245,8 @@ func (b *viewBuilder) addNodes(plan *view.Plan, beats map[string]Live) {
 		if node.Inv != nil {
 			row.Addr = node.Inv.MetricsAddr
 		}
-		if l, ok := beats[row.Name]; ok {
-			row.MemFree = l.MemFree
+		if live, ok := beats[row.Name]; ok {
+			row.MemFree = live.MemFree
 		}
 		row.GRES = gresOf(node)
 		row.Faults = faultsOf(node)
@@ -259,16 +259,16 @@ func (b *viewBuilder) addNodes(plan *view.Plan, beats map[string]Live) {
 	})
 }
 
-func flagsOf(st *state.State, n *state.Node, planned bool) nodeFlags {
+func flagsOf(cluster *state.State, node *state.Node, planned bool) nodeFlags {
 	var flags nodeFlags
 	switch {
-	case n.Lost || n.Admin == event.NodeDown:
+	case node.Lost || node.Admin == event.NodeDown:
 		flags = nodeDown
-	case n.Inv == nil && !n.Asleep():
+	case node.Inv == nil && !node.Asleep():
 		flags = nodeUnknown
-	case len(n.Jobs) > 0 && n.FreeCPUs() <= 0:
+	case len(node.Jobs) > 0 && node.FreeCPUs() <= 0:
 		flags = nodeAlloc
-	case len(n.Jobs) > 0:
+	case len(node.Jobs) > 0:
 		flags = nodeMixed
 	default:
 		flags = nodeIdle
@@ -276,23 +276,23 @@ func flagsOf(st *state.State, n *state.Node, planned bool) nodeFlags {
 			flags |= nodePlanned
 		}
 	}
-	waitsForReboot := n.Reboot != nil && n.Reboot.ASAP && !n.Reboot.Issued
-	waitsForPowerDown := n.Power == event.PowerDownASAP
-	if n.Admin == event.NodeDrain || n.Invalid != "" || waitsForPowerDown || waitsForReboot {
+	waitsForReboot := node.Reboot != nil && node.Reboot.ASAP && !node.Reboot.Issued
+	waitsForPowerDown := node.Power == event.PowerDownASAP
+	if node.Admin == event.NodeDrain || node.Invalid != "" || waitsForPowerDown || waitsForReboot {
 		flags |= nodeDrain
 	}
-	if n.Admin == event.NodeFail {
+	if node.Admin == event.NodeFail {
 		flags |= nodeFail
 	}
-	if n.Invalid != "" {
+	if node.Invalid != "" {
 		flags |= nodeInvalid
 	}
-	if n.Lost || (n.Inv == nil && !n.Asleep()) {
+	if node.Lost || (node.Inv == nil && !node.Asleep()) {
 		flags |= nodeNoResp
 	}
-	flags |= powerFlags(n)
-	for _, uid := range n.Jobs {
-		if j := st.Job(uid); j != nil && (j.State.Terminal() || j.Ending != nil) {
+	flags |= powerFlags(node)
+	for _, uid := range node.Jobs {
+		if job := cluster.Job(uid); job != nil && (job.State.Terminal() || job.Ending != nil) {
 			flags |= nodeCompleting
 			break
 		}
@@ -319,29 +319,29 @@ func powerFlags(node *state.Node) nodeFlags {
 
 // gresOf lists a node's generic resources by name and type.
 func gresOf(node *state.Node) []gresRow {
-	var out []gresRow
+	var rows []gresRow
 	for i := range node.GPUs {
 		used := int64(0)
 		if node.UsedGPU.Has(i) {
 			used = 1
 		}
-		out = addGRES(out, "gpu", node.GPUs[i].Type, 1, used)
+		rows = addGRES(rows, "gpu", node.GPUs[i].Type, 1, used)
 		if node.ShareUsed(i) > 0 {
 			at := slices.IndexFunc(
-				out,
+				rows,
 				func(g gresRow) bool { return g.Name == "gpu" && g.Type == node.GPUs[i].Type },
 			)
-			out[at].Shared++
+			rows[at].Shared++
 		}
 	}
-	out = addLost(out, node)
-	for _, c := range node.GRES {
-		out = addGRES(out, c.Name, c.Type, c.N, 0)
+	rows = addLost(rows, node)
+	for _, count := range node.GRES {
+		rows = addGRES(rows, count.Name, count.Type, count.N, 0)
 	}
-	for _, c := range node.UsedGRES {
-		out = addGRES(out, c.Name, c.Type, 0, c.N)
+	for _, count := range node.UsedGRES {
+		rows = addGRES(rows, count.Name, count.Type, 0, count.N)
 	}
-	return out
+	return rows
 }
 
 // lostGPUs is how many GPUs a node lacks of those that its configuration names.
@@ -393,21 +393,22 @@ func addLost(list []gresRow, node *state.Node) []gresRow {
 // warnedOf lists the GPUs of a node whose job's user was warned. The agent says
 // again how long nobody used one when that has doubled; what it has not said
 // again by then is in use, or given back.
-func warnedOf(st *state.State, node *state.Node) []warnedRow {
-	var out []warnedRow
+func warnedOf(cluster *state.State, node *state.Node) []warnedRow {
+	var rows []warnedRow
 	for i := range node.Faults {
 		fault := &node.Faults[i]
 		if !fault.Warned {
 			continue
 		}
-		if j := st.Job(fault.Job); j != nil && j.Attempt == fault.Attempt && j.State.Active() {
-			out = append(
-				out,
+		if job := cluster.Job(fault.Job); job != nil && job.Attempt == fault.Attempt &&
+			job.State.Active() {
+			rows = append(
+				rows,
 				warnedRow{
-					Job:       uint64(j.ID),
-					User:      j.Spec.User,
-					Account:   j.Spec.Account,
-					Partition: j.Partition(),
+					Job:       uint64(job.ID),
+					User:      job.Spec.User,
+					Account:   job.Spec.Account,
+					Partition: job.Partition(),
 					UUID:      fault.UUID,
 					Idle:      fault.Idle,
 					At:        fault.At,
@@ -415,7 +416,7 @@ func warnedOf(st *state.State, node *state.Node) []warnedRow {
 			)
 		}
 	}
-	return out
+	return rows
 }
 
 // isCurrent tells whether a warning still holds.
@@ -427,7 +428,7 @@ func (w *warnedRow) isCurrent(
 
 // xidsOf lists the driver errors of a node's GPUs.
 func xidsOf(node *state.Node) []xidRow {
-	var out []xidRow
+	var rows []xidRow
 	for i := range node.Faults {
 		fault := &node.Faults[i]
 		if fault.Kind != spec.GPUXID {
@@ -449,27 +450,27 @@ func xidsOf(node *state.Node) []xidRow {
 				row.Index = strconv.FormatUint(uint64(node.GPUs[k].Index), 10)
 			}
 		}
-		out = append(out, row)
+		rows = append(rows, row)
 	}
-	return out
+	return rows
 }
 
 // faultsOf sums what is remembered of a node's GPUs.
 func faultsOf(node *state.Node) []state.FaultTotals {
-	var out []state.FaultTotals
+	var totalses []state.FaultTotals
 	for i := range node.Faults {
 		fault := &node.Faults[i]
 		k := slices.IndexFunc(
-			out,
+			totalses,
 			func(t state.FaultTotals) bool { return t.Kind == fault.Kind && t.Class == fault.Class },
 		)
 		if k < 0 {
-			k = len(out)
-			out = append(out, state.FaultTotals{Kind: fault.Kind, Class: fault.Class})
+			k = len(totalses)
+			totalses = append(totalses, state.FaultTotals{Kind: fault.Kind, Class: fault.Class})
 		}
-		out[k].Count += fault.Times()
+		totalses[k].Count += fault.Times()
 	}
-	return out
+	return totalses
 }
 
 func addGRES(list []gresRow, name, typ string, total, used int64) []gresRow {
@@ -488,8 +489,8 @@ func (b *viewBuilder) addPartitions() {
 		src := &b.st.Parts.List[i]
 		row := &b.p.parts[i]
 		row.Name, row.nodes = src.Spec.Name, make([]int32, 0, src.Nodes.Count())
-		for id := src.Nodes.Next(0); id >= 0; id = src.Nodes.Next(id + 1) {
-			if k, ok := b.index[spec.NodeID(id)]; ok {
+		for nodeID := src.Nodes.Next(0); nodeID >= 0; nodeID = src.Nodes.Next(nodeID + 1) {
+			if k, ok := b.index[spec.NodeID(nodeID)]; ok {
 				row.nodes = append(row.nodes, k)
 				b.p.nodes[k].Parts = append(b.p.nodes[k].Parts, row.Name)
 			}
@@ -500,11 +501,11 @@ func (b *viewBuilder) addPartitions() {
 // schedOf maps the controller's figures to what Slurm's sdiag prints. A pass
 // of Muster both starts jobs and plans the others, so the same figures answer
 // for the main scheduler and for backfill.
-func schedOf(v *view.View) schedRow {
-	totals, pass := &v.State.Totals, &v.Pass
+func schedOf(snapshot *view.View) schedRow {
+	totals, pass := &snapshot.State.Totals, &snapshot.Pass
 	row := schedRow{
-		ServerQueue:     v.Writer.QueueLen,
-		DBDQueue:        int64(v.State.Seq - min(v.AccountedSeq, v.State.Seq)),
+		ServerQueue:     snapshot.Writer.QueueLen,
+		DBDQueue:        int64(snapshot.State.Seq - min(snapshot.AccountedSeq, snapshot.State.Seq)),
 		Cycles:          pass.Passes,
 		CycleDepth:      pass.DepthTotal,
 		CycleLast:       pass.Last,
@@ -531,9 +532,9 @@ func schedOf(v *view.View) schedRow {
 		Completed:       totals.Ended[spec.Completed],
 		Cancelled:       totals.Ended[spec.Cancelled],
 		Failed:          totals.Ended[spec.Failed] + totals.Ended[spec.TimedOut] + totals.Ended[spec.NodeFailed] + totals.Ended[spec.OutOfMemory] + totals.Ended[spec.BootFailed] + totals.Ended[spec.DeadlineMissed],
-		Latency:         v.Writer.AppendLast,
-		StatesAt:        v.State.At,
-		Since:           v.State.Created,
+		Latency:         snapshot.Writer.AppendLast,
+		StatesAt:        snapshot.State.At,
+		Since:           snapshot.State.Created,
 	}
 	row.BFExits = map[string]uint64{
 		"end":           pass.ExitEnd,
@@ -550,10 +551,10 @@ func schedOf(v *view.View) schedRow {
 
 // sharesOf lists the associations with what they are entitled to and what they
 // have used, as sshare shows them: one row for each account and user.
-func sharesOf(st *state.State) []shareRow {
-	tree := fairshare.Of(st)
+func sharesOf(cluster *state.State) []shareRow {
+	tree := fairshare.Of(cluster)
 	part := func(n uint64) float64 { return float64(n) / float64(fixed.One) }
-	out := make([]shareRow, 0, len(tree.Shares))
+	rows := make([]shareRow, 0, len(tree.Shares))
 	for i := range tree.Shares {
 		share := &tree.Shares[i]
 		if share.Assoc.Partition != "" {
@@ -576,9 +577,9 @@ func sharesOf(st *state.State) []shareRow {
 		if share.Up >= 0 && !tree.Fair {
 			row.NormShares = part(share.Norm)
 		}
-		out = append(out, row)
+		rows = append(rows, row)
 	}
-	return out
+	return rows
 }
 
 // addReservations shows those of the state, and marks the nodes that one holds now.
@@ -614,8 +615,8 @@ func (b *viewBuilder) addReservations(now spec.Instant) {
 		}
 		if active {
 			row.State = "ACTIVE"
-			for _, c := range reservation.Licenses {
-				b.p.reserveLicence(reservation.Name, c.Name, c.N, b.held)
+			for _, count := range reservation.Licenses {
+				b.p.reserveLicence(reservation.Name, count.Name, count.N, b.held)
 			}
 		}
 		for _, name := range reservation.Nodes {

@@ -35,6 +35,8 @@ type cell struct {
 
 const (
 	maxLabels = 8
+	// cellsEach is how many cells are allocated at once. A block is never moved, because what was
+	// gathered points into it.
 	cellsEach = 512
 )
 
@@ -92,16 +94,16 @@ func (p *page) Gather() ([]*dto.MetricFamily, func(), error) {
 func (p *page) newSlab() *slab {
 	mem := &slab{families: make([]*dto.MetricFamily, len(p.families))}
 	for i := range p.families {
-		d := &p.families[i]
+		family := &p.families[i]
 		kind := dto.MetricType_GAUGE
-		switch d.Type {
+		switch family.Type {
 		case catalogue.Counter:
 			kind = dto.MetricType_COUNTER
 		case catalogue.Histogram:
 			kind = dto.MetricType_HISTOGRAM
 		case catalogue.Gauge, catalogue.Info:
 		}
-		mem.families[i] = &dto.MetricFamily{Name: &d.Name, Help: &d.Help, Type: &kind}
+		mem.families[i] = &dto.MetricFamily{Name: &family.Name, Help: &family.Help, Type: &kind}
 	}
 	return mem
 }
@@ -131,15 +133,15 @@ func (s *scrape) startCell(values []string) *cell {
 // sendSeries shows one series; the labels follow the cluster's, in the order of the
 // definition.
 func (s *scrape) sendSeries(value float64, labels ...string) {
-	c := s.startCell(labels)
-	c.value = value
+	cell := s.startCell(labels)
+	cell.value = value
 	if s.def.Type == catalogue.Counter {
-		c.counter.Value = &c.value
-		c.metric.Counter = &c.counter
+		cell.counter.Value = &cell.value
+		cell.metric.Counter = &cell.counter
 		return
 	}
-	c.gauge.Value = &c.value
-	c.metric.Gauge = &c.gauge
+	cell.gauge.Value = &cell.value
+	cell.metric.Gauge = &cell.gauge
 }
 
 // sendHistogram shows one histogram.
@@ -149,4 +151,4 @@ func (s *scrape) sendHistogram(h *dto.Histogram, labels ...string) {
 
 // validText makes a label's value one that every format can carry: bytes that
 // are not UTF-8 would cost the whole scrape.
-func validText(s string) string { return strings.ToValidUTF8(s, "\ufffd") }
+func validText(text string) string { return strings.ToValidUTF8(text, "\ufffd") }

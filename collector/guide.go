@@ -15,8 +15,8 @@ func guideFamilies() []family {
 			eachTally(s, func(t *tally) float64 { return float64(t.shown[spec.Running]) })
 		}},
 		{gaugeMetric("slurm_jobs_pending", "Pending jobs by reason.", catalogue.None, "live job records", "reasons in use", "reason"), func(s *scrape) {
-			for _, r := range sortedKeys(s.pic.reason) {
-				s.sendSeries(float64(s.pic.reason[r]), r)
+			for _, reason := range sortedKeys(s.pic.reason) {
+				s.sendSeries(float64(s.pic.reason[reason]), reason)
 			}
 		}},
 		singleSeries(gaugeMetric("slurm_nodes_alloc", "Nodes with all CPUs allocated, or some.", catalogue.None, "node records", "1"), func(s *scrape) float64 { return float64(countNodes(s, "allocated", "mixed")) }),
@@ -44,9 +44,9 @@ func guideFamilies() []family {
 func allCPUs(s *scrape) capacity {
 	var c capacity
 	for i := range s.pic.nodes {
-		n := &s.pic.nodes[i]
-		used, total := nodeCPUs(n)
-		c.addNode(n.isUsable(), used, total)
+		row := &s.pic.nodes[i]
+		used, total := nodeCPUs(row)
+		c.addNode(row.isUsable(), used, total)
 	}
 	return c
 }

@@ -139,17 +139,21 @@ func ledgerJobFamilies() []family {
 			func(s *scrape) { eachPart(s, func(p *state.PartTotals) { s.sendSeries(float64(p.Started), p.Name) }) }},
 		{counterMetric("muster_jobs_ended_total", "Jobs ended since the cluster was created, by final state.", catalogue.None, totals, "partitions x 9 states", "partition", "state"),
 			func(s *scrape) {
-				eachPart(s, func(p *state.PartTotals) {
+				eachPart(s, func(partTotals *state.PartTotals) {
 					for st := spec.Completed; st <= spec.OutOfMemory; st++ {
-						s.sendSeries(float64(p.Ended[st]), p.Name, strings.ToLower(st.String()))
+						s.sendSeries(
+							float64(partTotals.Ended[st]),
+							partTotals.Name,
+							strings.ToLower(st.String()),
+						)
 					}
 				})
 			}},
 		{counterMetric("muster_promises_total", "First promises of a start since the cluster was created that were kept and broken: broken by a start, or an end without one, more than "+promiseGrace()+" after the promised start.", catalogue.None, totals, "partitions x 2 outcomes", "partition", "outcome"),
 			func(s *scrape) {
-				eachPart(s, func(p *state.PartTotals) {
-					s.sendSeries(float64(p.Promises.Kept), p.Name, "kept")
-					s.sendSeries(float64(p.Promises.Broken), p.Name, "broken")
+				eachPart(s, func(partTotals *state.PartTotals) {
+					s.sendSeries(float64(partTotals.Promises.Kept), partTotals.Name, "kept")
+					s.sendSeries(float64(partTotals.Promises.Broken), partTotals.Name, "broken")
 				})
 			}},
 		{counterMetric("muster_promise_late_seconds_total", "How much later than first promised jobs started, added up; an early start counts as 0.", catalogue.Seconds, totals, "partitions", "partition"),
@@ -175,9 +179,13 @@ func ledgerJobFamilies() []family {
 			func(s *scrape) { s.sendSeries(float64(s.v.State.Totals.Requeued)) }},
 		{counterMetric("muster_attempts_requeued_total", "Attempts that ended with the job back in the queue, by the state that the attempt ended in: node_fail for those lost with a node.", catalogue.None, totals, "partitions x 9 states", "partition", "state"),
 			func(s *scrape) {
-				eachPart(s, func(p *state.PartTotals) {
+				eachPart(s, func(partTotals *state.PartTotals) {
 					for st := spec.Completed; st <= spec.OutOfMemory; st++ {
-						s.sendSeries(float64(p.Requeued[st]), p.Name, strings.ToLower(st.String()))
+						s.sendSeries(
+							float64(partTotals.Requeued[st]),
+							partTotals.Name,
+							strings.ToLower(st.String()),
+						)
 					}
 				})
 			}},
@@ -188,8 +196,10 @@ func ledgerJobFamilies() []family {
 			s.sendSeries(float64(t.BootFailed), "failed")
 		}},
 		{counterMetric("muster_gpu_faults_total", "Things that happened to GPUs since the cluster was created: kinds are xid, lost, returned, thermal, ecc, mig_changed and idle.", catalogue.None, totals, "7 kinds, xid x 6 classes", "kind", "class"), func(s *scrape) {
-			for _, f := range s.v.State.Totals.GPUFaults {
-				s.sendSeries(float64(f.Count), f.Kind.String(), f.Class)
+			for _, faultTotals := range s.v.State.Totals.GPUFaults {
+				s.sendSeries(
+					float64(faultTotals.Count), faultTotals.Kind.String(), faultTotals.Class,
+				)
 			}
 		}},
 		{gaugeMetric("muster_job_planned_start_timestamp_seconds", fmt.Sprintf("When the plan has a pending job start, of the %d jobs that start first: a prediction that every pass renews.", maxPlanned),
@@ -246,9 +256,9 @@ func plannedStarts(s *scrape) {
 func eachPart(s *scrape, f func(p *state.PartTotals)) {
 	used := map[string]bool{}
 	for i := range s.v.State.Totals.Parts {
-		p := &s.v.State.Totals.Parts[i]
-		used[p.Name] = true
-		f(p)
+		totals := &s.v.State.Totals.Parts[i]
+		used[totals.Name] = true
+		f(totals)
 	}
 	for i := range s.pic.parts {
 		if name := s.pic.parts[i].Name; !used[name] {
@@ -272,12 +282,15 @@ func histogram(name, help string, run bool, of func(t *state.SizeTotals) *state.
 	)
 	metric.Type = catalogue.Histogram
 	return family{metric, func(s *scrape) {
-		eachPart(s, func(p *state.PartTotals) {
-			for i := range p.Sizes {
-				if t := of(p.Sizes[i]); t.Histogram.Count > 0 {
-					h := timesHistogram(t)
-					s.pointExemplars(h, exemplarOf{partition: p.Name, size: p.Sizes[i].Class, run: run})
-					s.sendHistogram(h, p.Name, p.Sizes[i].Class.String())
+		eachPart(s, func(totals *state.PartTotals) {
+			for i := range totals.Sizes {
+				if times := of(totals.Sizes[i]); times.Histogram.Count > 0 {
+					h := timesHistogram(times)
+					s.pointExemplars(
+						h,
+						exemplarOf{partition: totals.Name, size: totals.Sizes[i].Class, run: run},
+					)
+					s.sendHistogram(h, totals.Name, totals.Sizes[i].Class.String())
 				}
 			}
 		})
@@ -301,7 +314,7 @@ func classicBuckets() (bounds []float64, index []int) {
 // timesHistogram writes the counts as the exposition wants them.
 func timesHistogram(times *state.Times) *dto.Histogram {
 	sum := toSeconds(times.Histogram.Sum)
-	h := &dto.Histogram{SampleCount: &times.Histogram.Count, SampleSum: &sum}
+	histogram := &dto.Histogram{SampleCount: &times.Histogram.Count, SampleSum: &sum}
 	bounds, index := classicBuckets()
 	rows := make([]dto.Bucket, len(bounds))
 	counts := make([]uint64, len(bounds))
@@ -313,12 +326,12 @@ func timesHistogram(times *state.Times) *dto.Histogram {
 		}
 		counts[i] = total
 		rows[i].UpperBound, rows[i].CumulativeCount = &bounds[i], &counts[i]
-		h.Bucket = append(h.Bucket, &rows[i])
+		histogram.Bucket = append(histogram.Bucket, &rows[i])
 	}
 	schema, threshold := int32(2), 1.0/128
-	h.Schema = &schema
-	h.ZeroThreshold = &threshold
-	h.ZeroCount = &times.Tiny
+	histogram.Schema = &schema
+	histogram.ZeroThreshold = &threshold
+	histogram.ZeroCount = &times.Tiny
 	last, gap := int64(0), int32(state.FineFirst)
 	var span *dto.BucketSpan
 	for i := range times.Fine {
@@ -331,12 +344,12 @@ func timesHistogram(times *state.Times) *dto.Histogram {
 		if span == nil {
 			offset, length := gap, uint32(0)
 			span = &dto.BucketSpan{Offset: &offset, Length: &length}
-			h.PositiveSpan = append(h.PositiveSpan, span)
+			histogram.PositiveSpan = append(histogram.PositiveSpan, span)
 			gap = 0
 		}
 		*span.Length++
-		h.PositiveDelta = append(h.PositiveDelta, n-last)
+		histogram.PositiveDelta = append(histogram.PositiveDelta, n-last)
 		last = n
 	}
-	return h
+	return histogram
 }

@@ -16,12 +16,12 @@ import (
 func kpiFamilies() []family {
 	var out []family
 	seen := map[string]bool{}
-	for _, k := range kpi.All() {
-		if seen[k.Metric] {
+	for _, figure := range kpi.All() {
+		if seen[figure.Metric] {
 			continue
 		}
-		seen[k.Metric] = true
-		out = append(out, kpiFamily(k.Metric))
+		seen[figure.Metric] = true
+		out = append(out, kpiFamily(figure.Metric))
 	}
 	return out
 }
@@ -31,9 +31,9 @@ func kpiFamilies() []family {
 func kpiFamily(metric string) family {
 	members := map[string]kpi.KPI{}
 	var first kpi.KPI
-	for _, k := range slices.Backward(kpi.All()) {
-		if k.Metric == metric {
-			members[k.Name], first = k, k
+	for _, figure := range slices.Backward(kpi.All()) {
+		if figure.Metric == metric {
+			members[figure.Name], first = figure, figure
 		}
 	}
 	unit := catalogue.None
@@ -64,15 +64,15 @@ func kpiFamily(metric string) family {
 			return
 		}
 		for _, value := range s.shownKPIs() {
-			k, ok := members[value.KPI]
+			figure, ok := members[value.KPI]
 			if !ok || value.Null {
 				continue
 			}
 			values := []string{string(value.By), value.Key, value.Window}
-			if k.Class != "" {
-				values = append(values, k.Class)
+			if figure.Class != "" {
+				values = append(values, figure.Class)
 			}
-			s.sendSeries(value.Value*k.Scale, values...)
+			s.sendSeries(value.Value*figure.Scale, values...)
 		}
 	}}
 }
@@ -128,9 +128,9 @@ func budgetFamilies() []family {
 			if s.src.Budgets == nil {
 				return
 			}
-			for _, b := range s.src.Budgets() {
-				if at, ok := b.RunsOut(); ok {
-					s.sendSeries(float64(at-b.At)/float64(spec.Second), b.Account)
+			for _, spent := range s.src.Budgets() {
+				if at, ok := spent.RunsOut(); ok {
+					s.sendSeries(float64(at-spent.At)/float64(spec.Second), spent.Account)
 				}
 			}
 		}},

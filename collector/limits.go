@@ -49,8 +49,9 @@ func shareFamilies() []family {
 	each := func(metric catalogue.Metric, amount func(r *shareRow) float64) family {
 		return family{metric, func(s *scrape) {
 			for i := range s.pic.shares {
-				if r := &s.pic.shares[i]; r.User == "" && r.HasUsage && r.Account != "root" {
-					s.sendSeries(amount(r), r.Account)
+				if row := &s.pic.shares[i]; row.User == "" && row.HasUsage &&
+					row.Account != "root" {
+					s.sendSeries(amount(row), row.Account)
 				}
 			}
 		}}
@@ -100,21 +101,28 @@ func (p *picture) cpusOf(nodes []int32) (used, all int64) {
 // live jobs. Without the latter a job that waits for QOSMaxGRESPerUser would
 // show under no limit at all.
 func eachLimit(s *scrape, f func(l limit)) {
-	st := s.v.State
+	cluster := s.v.State
 	var sizes limits.Sizes
 	byID := map[uint32]*spec.QOS{}
-	for i := range st.Policy.QOS {
-		q := sizes.Amounts(st, &st.Policy.QOS[i])
-		byID[q.ID] = q
-		used := st.UsageOf(state.UsageQOS, q.ID, 0)
-		group(&used, limit{scope: "qos", name: q.Name}, q.GrpTRES, q.GrpJobs, q.GrpSubmitJobs, f)
+	for i := range cluster.Policy.QOS {
+		qos := sizes.Amounts(cluster, &cluster.Policy.QOS[i])
+		byID[qos.ID] = qos
+		used := cluster.UsageOf(state.UsageQOS, qos.ID, 0)
+		group(
+			&used,
+			limit{scope: "qos", name: qos.Name},
+			qos.GrpTRES,
+			qos.GrpJobs,
+			qos.GrpSubmitJobs,
+			f,
+		)
 	}
-	for i := range st.Policy.Assocs {
-		assoc := &st.Policy.Assocs[i]
-		if assoc.User != "" {
+	for i := range cluster.Policy.Assocs {
+		assoc := &cluster.Policy.Assocs[i]
+		if assoc.User != "" || s.hidesLimit(state.UsageAssoc, assoc) {
 			continue
 		}
-		used := st.UsageOf(state.UsageAssoc, 0, assoc.ID)
+		used := cluster.UsageOf(state.UsageAssoc, 0, assoc.ID)
 		group(
 			&used,
 			limit{scope: "account", name: assoc.Account},
@@ -124,12 +132,12 @@ func eachLimit(s *scrape, f func(l limit)) {
 			f,
 		)
 	}
-	st.Usage.Range(func(key uint64, used *state.Usage) bool {
+	cluster.Usage.Range(func(key uint64, used *state.Usage) bool {
 		if used.Submitted == 0 {
 			return true
 		}
 		kind, qos, subject := state.ParseUsageKey(key)
-		if s.hidesLimit(kind, st.Policy.Assoc(subject)) {
+		if s.hidesLimit(kind, cluster.Policy.Assoc(subject)) {
 			return true
 		}
 		switch kind {
@@ -146,11 +154,11 @@ func eachLimit(s *scrape, f func(l limit)) {
 				)
 			}
 		case state.UsageQOSAccount:
-			a := st.Policy.Assoc(subject)
-			if q := byID[qos]; q != nil && a != nil {
+			association := cluster.Policy.Assoc(subject)
+			if q := byID[qos]; q != nil && association != nil {
 				group(
 					used,
-					limit{scope: "qos_account", name: q.Name + "/" + a.Account},
+					limit{scope: "qos_account", name: q.Name + "/" + association.Account},
 					q.MaxTRESPerAcct,
 					q.MaxJobsPerAcct,
 					q.MaxSubmitPerAcct,
@@ -158,8 +166,9 @@ func eachLimit(s *scrape, f func(l limit)) {
 				)
 			}
 		case state.UsageAssoc:
-			if a := st.Policy.Assoc(subject); a != nil && a.User != "" {
-				ofUser(st, a, used, f)
+			if association := cluster.Policy.Assoc(subject); association != nil &&
+				association.User != "" {
+				ofUser(cluster, association, used, f)
 			}
 		case state.UsageQOS: // above, also without any use
 		}
@@ -169,9 +178,9 @@ func eachLimit(s *scrape, f func(l limit)) {
 
 // ofUser gives the limits of a user's association. Its counts of jobs are
 // inherited: the nearest association above it that sets one rules.
-func ofUser(st *state.State, assoc *spec.Association, used *state.Usage, f func(l limit)) {
-	jobs := nearest(st, assoc, func(a *spec.Association) *int64 { return a.MaxJobs })
-	submits := nearest(st, assoc, func(a *spec.Association) *int64 { return a.MaxSubmitJobs })
+func ofUser(cluster *state.State, assoc *spec.Association, used *state.Usage, f func(l limit)) {
+	jobs := nearest(cluster, assoc, func(a *spec.Association) *int64 { return a.MaxJobs })
+	submits := nearest(cluster, assoc, func(a *spec.Association) *int64 { return a.MaxSubmitJobs })
 	l := limit{scope: "user", name: assoc.Account + "/" + assoc.User}
 	if assoc.GrpJobs != nil && (jobs == nil || *assoc.GrpJobs < *jobs) {
 		jobs = assoc.GrpJobs
@@ -183,7 +192,9 @@ func ofUser(st *state.State, assoc *spec.Association, used *state.Usage, f func(
 }
 
 // nearest finds an inherited limit, from an association upwards.
-func nearest(st *state.State, assoc *spec.Association, of func(a *spec.Association) *int64) *int64 {
+func nearest(
+	cluster *state.State, assoc *spec.Association, of func(a *spec.Association) *int64,
+) *int64 {
 	const deepest = 64 // a tree of accounts is never that deep; a circle would have no end
 	for depth := 0; assoc != nil && depth < deepest; depth++ {
 		if n := of(assoc); n != nil {
@@ -192,7 +203,7 @@ func nearest(st *state.State, assoc *spec.Association, of func(a *spec.Associati
 		if assoc.Parent == 0 {
 			return nil
 		}
-		assoc = st.Policy.Assoc(assoc.Parent)
+		assoc = cluster.Policy.Assoc(assoc.Parent)
 	}
 	return nil
 }

@@ -91,12 +91,12 @@ func nativeJobs() []family {
 			func(s *scrape) float64 { return allJobs(&s.pic.jobs) },
 		),
 	}
-	for _, f := range nativeJobFigures() {
+	for _, figure := range nativeJobFigures() {
 		out = append(
 			out,
 			singleSeries(
-				gaugeMetric("slurm_jobs_"+f.name, f.help, catalogue.None, src, "1"),
-				func(s *scrape) float64 { return f.amount(&s.pic.jobs) },
+				gaugeMetric("slurm_jobs_"+figure.name, figure.help, catalogue.None, src, "1"),
+				func(s *scrape) float64 { return figure.amount(&s.pic.jobs) },
 			),
 		)
 	}
@@ -137,8 +137,8 @@ func nativeUsers() []family {
 			)
 		}
 		per("jobs", "Jobs known to the controller.", allJobs)
-		for _, f := range nativeJobFigures() {
-			per("jobs_"+f.name, f.help, f.amount)
+		for _, figure := range nativeJobFigures() {
+			per("jobs_"+figure.name, figure.help, figure.amount)
 		}
 	}
 	return native(endpointUsers, out)
@@ -151,8 +151,8 @@ type nativeState struct {
 	in              func(n *nodeRow) bool
 }
 
-func has(f nodeFlags) func(n *nodeRow) bool {
-	return func(n *nodeRow) bool { return n.Flags&f != 0 }
+func has(flags nodeFlags) func(n *nodeRow) bool {
+	return func(n *nodeRow) bool { return n.Flags&flags != 0 }
 }
 
 //muster:table one entry for each state
@@ -322,9 +322,9 @@ func nativePartitions() []family {
 		)
 	}
 	jobs("", "Jobs known to the controller.", allJobs)
-	for _, f := range nativeJobFigures() {
-		if f.name != "nodes_alloc" { // the dialect has none for partitions
-			jobs("_"+f.name, f.help, f.amount)
+	for _, figure := range nativeJobFigures() {
+		if figure.name != "nodes_alloc" { // the dialect has none for partitions
+			jobs("_"+figure.name, figure.help, figure.amount)
 		}
 	}
 	jobs(

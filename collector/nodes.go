@@ -53,25 +53,25 @@ func sum(s *scrape, scale float64, amount func(n *nodeRow) (used, total int64)) 
 	eachPartition(s, func(name string, nodes []int32) {
 		var c capacity
 		for _, k := range nodes {
-			n := &s.pic.nodes[k]
-			used, total := amount(n)
-			c.addNode(n.isUsable(), used, total)
+			row := &s.pic.nodes[k]
+			used, total := amount(row)
+			c.addNode(row.isUsable(), used, total)
 		}
 		c.sendCapacity(s, scale, name)
 	})
 }
 
-func nodeCPUs(n *nodeRow) (int64, int64) { return n.CPUAlloc, n.CPUsForJobs }
-func nodeMem(n *nodeRow) (int64, int64)  { return n.MemAlloc, n.MemForJobs }
-func nodeGPUs(n *nodeRow) (int64, int64) { return n.GPUAlloc, n.GPUs }
+func nodeCPUs(row *nodeRow) (int64, int64) { return row.CPUAlloc, row.CPUsForJobs }
+func nodeMem(row *nodeRow) (int64, int64)  { return row.MemAlloc, row.MemForJobs }
+func nodeGPUs(row *nodeRow) (int64, int64) { return row.GPUAlloc, row.GPUs }
 
 // largest finds the most that one node of each partition could give a job now.
 func largest(s *scrape, scale float64, amount func(n *nodeRow) (used, total int64)) {
 	eachPartition(s, func(name string, nodes []int32) {
 		best := int64(0)
 		for _, k := range nodes {
-			if n := &s.pic.nodes[k]; n.isUsable() {
-				used, total := amount(n)
+			if row := &s.pic.nodes[k]; row.isUsable() {
+				used, total := amount(row)
 				best = max(best, total-used)
 			}
 		}
@@ -94,8 +94,9 @@ func nodeFamilies() []family {
 		{gaugeMetric("muster_node_drained_since_timestamp_seconds", "When a node was drained or set down, for each node that is.", catalogue.Seconds, src, "nodes out of service", "node", "reason"),
 			func(s *scrape) {
 				for i := range s.pic.nodes {
-					if n := &s.pic.nodes[i]; n.ReasonAt != 0 && n.Flags&(nodeDrain|nodeFail|nodeDown|nodeInvalid) != 0 {
-						s.sendSeries(float64(n.ReasonAt.Unix()), n.Name, n.Reason)
+					if row := &s.pic.nodes[i]; row.ReasonAt != 0 &&
+						row.Flags&(nodeDrain|nodeFail|nodeDown|nodeInvalid) != 0 {
+						s.sendSeries(float64(row.ReasonAt.Unix()), row.Name, row.Reason)
 					}
 				}
 			}},
@@ -105,8 +106,8 @@ func nodeFamilies() []family {
 		{gaugeMetric("muster_node_lost_since_timestamp_seconds", "When a silent node was given up, for each node that is silent.", catalogue.Seconds, src, "silent nodes", "node"),
 			func(s *scrape) {
 				for i := range s.pic.nodes {
-					if n := &s.pic.nodes[i]; n.LostAt != 0 {
-						s.sendSeries(float64(n.LostAt.Unix()), n.Name)
+					if row := &s.pic.nodes[i]; row.LostAt != 0 {
+						s.sendSeries(float64(row.LostAt.Unix()), row.Name)
 					}
 				}
 			}},
@@ -127,9 +128,14 @@ func nodeFamilies() []family {
 		{gaugeMetric("muster_partition_startable_nodes", "Nodes of the largest job that could start now if it asks for so many idle GPUs on each; 0 GPUs: whole idle nodes.", catalogue.None, src, "partitions x 5", "partition", "gpus_per_node"), startable},
 		{gaugeMetric("muster_node_gpu_faults", "Things that happened to a node's GPUs and that the controller remembers (at most 64 for a node), by kind and class of XID.", catalogue.None, src, "nodes with such GPUs x kinds", "node", "kind", "class"), func(s *scrape) {
 			for i := range s.pic.nodes {
-				n := &s.pic.nodes[i]
-				for k := range n.Faults {
-					s.sendSeries(float64(n.Faults[k].Count), n.Name, n.Faults[k].Kind.String(), n.Faults[k].Class)
+				row := &s.pic.nodes[i]
+				for k := range row.Faults {
+					s.sendSeries(
+						float64(row.Faults[k].Count),
+						row.Name,
+						row.Faults[k].Kind.String(),
+						row.Faults[k].Class,
+					)
 				}
 			}
 		}},
@@ -140,18 +146,26 @@ func nodeFamilies() []family {
 			for i := range s.pic.nodes {
 				node := &s.pic.nodes[i]
 				for k := range node.Warned {
-					if w := &node.Warned[k]; w.isCurrent(s.now) {
-						s.sendSeries(float64(w.Idle)/float64(spec.Second), strconv.FormatUint(w.Job, 10), w.User, w.Account, w.Partition, node.Name, w.UUID)
+					if row := &node.Warned[k]; row.isCurrent(s.now) {
+						s.sendSeries(
+							float64(row.Idle)/float64(spec.Second),
+							strconv.FormatUint(row.Job, 10),
+							row.User,
+							row.Account,
+							row.Partition,
+							node.Name,
+							row.UUID,
+						)
 					}
 				}
 			}
 		}},
 		{gaugeMetric("muster_licenses", "Licences: held by jobs, kept by active reservations beside what their own jobs hold, or free.", catalogue.None, "licences of the configuration and of jobs", "licences x 3", "license", "state"), func(s *scrape) {
 			for i := range s.pic.lics {
-				l := &s.pic.lics[i]
-				s.sendSeries(float64(l.Used), l.Name, "used")
-				s.sendSeries(float64(l.Kept), l.Name, "reserved")
-				s.sendSeries(float64(max(l.Total-l.Used-l.Kept, 0)), l.Name, "free")
+				row := &s.pic.lics[i]
+				s.sendSeries(float64(row.Used), row.Name, "used")
+				s.sendSeries(float64(row.Kept), row.Name, "reserved")
+				s.sendSeries(float64(max(row.Total-row.Used-row.Kept, 0)), row.Name, "free")
 			}
 		}},
 	}
@@ -247,10 +261,10 @@ func partitionGPUs(s *scrape) {
 func gpusByType(s *scrape) {
 	types := gpuStates(s.pic.nodes)
 	for _, name := range sortedKeys(types) {
-		t := types[name]
-		t.sendCapacity(s, 1, name)
-		s.sendSeries(float64(t.shared), name, "shared")
-		s.sendSeries(float64(t.lost), name, "lost")
+		counts := types[name]
+		counts.sendCapacity(s, 1, name)
+		s.sendSeries(float64(counts.shared), name, "shared")
+		s.sendSeries(float64(counts.lost), name, "lost")
 	}
 }
 
@@ -270,10 +284,10 @@ func gpuStates(nodes []nodeRow) map[string]*gpuCounts {
 			if gres.Name != "gpu" {
 				continue
 			}
-			t := entryOf(types, gres.Type)
-			t.addNode(node.isUsable(), gres.Used, gres.Total-gres.Shared)
-			t.shared += gres.Shared
-			t.lost += gres.Lost
+			counts := entryOf(types, gres.Type)
+			counts.addNode(node.isUsable(), gres.Used, gres.Total-gres.Shared)
+			counts.shared += gres.Shared
+			counts.lost += gres.Lost
 		}
 	}
 	return types
@@ -284,9 +298,9 @@ const xidSource = "GPU faults that the nodes reported, from the ledger"
 // eachXID calls f for every driver error that is remembered.
 func eachXID(s *scrape, f func(node string, x *xidRow)) {
 	for i := range s.pic.nodes {
-		n := &s.pic.nodes[i]
-		for k := range n.XIDs {
-			f(n.Name, &n.XIDs[k])
+		row := &s.pic.nodes[i]
+		for k := range row.XIDs {
+			f(row.Name, &row.XIDs[k])
 		}
 	}
 }
@@ -307,8 +321,15 @@ func xidEvents() family {
 		"class",
 	)
 	return family{metric, func(s *scrape) {
-		eachXID(s, func(node string, x *xidRow) {
-			s.sendSeries(float64(x.Count), node, x.Index, x.UUID, strconv.FormatInt(x.XID, 10), x.Class)
+		eachXID(s, func(node string, row *xidRow) {
+			s.sendSeries(
+				float64(row.Count),
+				node,
+				row.Index,
+				row.UUID,
+				strconv.FormatInt(row.XID, 10),
+				row.Class,
+			)
 		})
 	}}
 }
@@ -331,9 +352,18 @@ func xidLast() family {
 		"user",
 	)
 	return family{metric, func(s *scrape) {
-		eachXID(s, func(node string, x *xidRow) {
-			at := float64(x.At) / float64(spec.Second)
-			s.sendSeries(at, node, x.Index, x.UUID, strconv.FormatInt(x.XID, 10), x.Class, x.Job, x.User)
+		eachXID(s, func(node string, row *xidRow) {
+			at := float64(row.At) / float64(spec.Second)
+			s.sendSeries(
+				at,
+				node,
+				row.Index,
+				row.UUID,
+				strconv.FormatInt(row.XID, 10),
+				row.Class,
+				row.Job,
+				row.User,
+			)
 		})
 	}}
 }

@@ -206,8 +206,8 @@ func (t *tally) countStarted() int64 {
 // countFinished have a verdict and hold nothing any more.
 func (t *tally) countFinished() int64 {
 	n := int64(0)
-	for s := spec.Completed; s <= spec.OutOfMemory; s++ {
-		n += t.shown[s]
+	for jobState := spec.Completed; jobState <= spec.OutOfMemory; jobState++ {
+		n += t.shown[jobState]
 	}
 	return n
 }
@@ -507,9 +507,9 @@ func (u *licenceUse) addReserved(reservation, licence string, n int64) {
 // reserveLicence adds what an active reservation keeps of a licence.
 func (p *picture) reserveLicence(reservation, licence string, n int64, held licenceUse) {
 	for i := range p.lics {
-		if l := &p.lics[i]; l.Name == licence {
-			l.Reserved += n
-			l.Kept += max(n-held[[2]string{reservation, licence}], 0)
+		if row := &p.lics[i]; row.Name == licence {
+			row.Reserved += n
+			row.Kept += max(n-held[[2]string{reservation, licence}], 0)
 		}
 	}
 }

@@ -37,28 +37,28 @@ func pageHandler(p *page) http.Handler {
 }
 
 // ServeHTTP implements http.Handler.
-func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	format := expfmt.NegotiateAccept(r.Header, s.speak...)
+func (s *server) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
+	format := expfmt.NegotiateAccept(request.Header, s.speak...)
 	open := format.FormatType() == expfmt.TypeOpenMetrics
-	if (!open && format.FormatType() != expfmt.TypeTextPlain) || r.URL.RawQuery != "" {
-		s.other.ServeHTTP(w, r)
+	if (!open && format.FormatType() != expfmt.TypeTextPlain) || request.URL.RawQuery != "" {
+		s.other.ServeHTTP(writer, request)
 		return
 	}
 	families, done, err := s.page.Gather()
 	defer done()
 	if err != nil && len(families) == 0 {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
+		http.Error(writer, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	w.Header().Set("Content-Type", string(format))
-	var to io.Writer = w
-	if takesGzip(r.Header) {
-		w.Header().Set("Content-Encoding", "gzip")
+	writer.Header().Set("Content-Type", string(format))
+	var to io.Writer = writer
+	if takesGzip(request.Header) {
+		writer.Header().Set("Content-Encoding", "gzip")
 		zip, ok := s.zips.Get().(*gzip.Writer)
 		if !ok {
 			zip, _ = gzip.NewWriterLevel(nil, gzip.BestSpeed) // a level that is there
 		}
-		zip.Reset(w)
+		zip.Reset(writer)
 		defer func() {
 			_ = zip.Close() // the reader has gone: there is nobody to tell
 			s.zips.Put(zip)
@@ -96,8 +96,8 @@ func write(to io.Writer, families []*dto.MetricFamily, open bool) error {
 }
 
 // takesGzip tells whether the one who asks can read gzip.
-func takesGzip(h http.Header) bool {
-	for _, part := range strings.Split(h.Get("Accept-Encoding"), ",") {
+func takesGzip(header http.Header) bool {
+	for _, part := range strings.Split(header.Get("Accept-Encoding"), ",") {
 		name, quality, _ := strings.Cut(strings.TrimSpace(part), ";")
 		if name == "gzip" || strings.HasPrefix(name, "gzip,") {
 			return strings.ReplaceAll(quality, " ", "") != "q=0"

@@ -86,8 +86,8 @@ func (o *Objectives) readMeasures(i int, s *scrape) []measure {
 		if s.src.Raft == nil {
 			return nil
 		}
-		r := s.src.Raft()
-		return []measure{{"", float64(r.Syncs), float64(r.Syncs + r.SyncFailures)}}
+		raft := s.src.Raft()
+		return []measure{{"", float64(raft.Syncs), float64(raft.Syncs + raft.SyncFailures)}}
 	case slo.Scheduling:
 		return []measure{{"", float64(s.v.Pass.Within(objective.Within)), float64(s.v.Pass.Passes)}}
 	case slo.Wait:
@@ -100,26 +100,29 @@ func (o *Objectives) readMeasures(i int, s *scrape) []measure {
 	return []measure{{"", good, max(float64(t.all.Load())/second, good)}}
 }
 
-func (o *Objectives) measureWaits(objective slo.Objective, totals []*state.QOSTotals) (out []measure) {
+func (o *Objectives) measureWaits(
+	objective slo.Objective, totals []*state.QOSTotals,
+) (measures []measure) {
 	named := func(qos string) bool {
 		return slices.ContainsFunc(
 			o.list,
 			func(x slo.Objective) bool { return x.Kind == slo.Wait && x.Class == qos },
 		)
 	}
-	for _, q := range totals {
-		if q.Name == objective.Class || objective.Class == slo.EveryQOS && !named(q.Name) {
-			out = append(
-				out,
+	for _, qosTotals := range totals {
+		if qosTotals.Name == objective.Class ||
+			objective.Class == slo.EveryQOS && !named(qosTotals.Name) {
+			measures = append(
+				measures,
 				measure{
-					q.Name,
-					float64(q.Wait.Within(objective.Within)),
-					float64(q.Wait.Histogram.Count),
+					qosTotals.Name,
+					float64(qosTotals.Wait.Within(objective.Within)),
+					float64(qosTotals.Wait.Histogram.Count),
 				},
 			)
 		}
 	}
-	return out
+	return measures
 }
 
 // unit is what an objective of a kind counts.
@@ -166,8 +169,10 @@ func sloFamilies() []family {
 		{gaugeMetric("muster_slo_objective_ratio", "The part that must be good, over 30 days.", catalogue.Ratio, src, card, "slo", "class"),
 			each(func(s *scrape, o slo.Objective, m measure) { s.sendSeries(o.Part, string(o.Kind), m.class) })},
 		{infoMetric(gaugeMetric("muster_slo_info", "Always 1; the labels say the objective as muster.yaml does, and what it counts.", catalogue.None, src, card, "slo", "class", "objective", "counts")),
-			each(func(s *scrape, o slo.Objective, m measure) {
-				s.sendSeries(1, string(o.Kind), m.class, o.Text(), unit(o.Kind))
+			each(func(s *scrape, objective slo.Objective, m measure) {
+				s.sendSeries(
+					1, string(objective.Kind), m.class, objective.Text(), unit(objective.Kind),
+				)
 			})},
 	}
 }
@@ -175,8 +180,8 @@ func sloFamilies() []family {
 // Reachable counts the nodes whose agents should be connected, and those of them
 // that are: nodes that have registered, and are neither asleep nor taken out of
 // service. The agent of a drained node does not make up for one that is missed.
-func Reachable(st *state.State, connected func(node string) bool) (heard, expected int) {
-	st.Nodes.Range(func(_ uint64, node *state.Node) bool {
+func Reachable(cluster *state.State, connected func(node string) bool) (heard, expected int) {
+	cluster.Nodes.Range(func(_ uint64, node *state.Node) bool {
 		if node.Inv == nil || node.Asleep() || node.Admin != event.NodeResume {
 			return true
 		}

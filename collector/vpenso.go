@@ -71,7 +71,7 @@ func vpensoCapacity() []family {
 		fig(
 			"slurm_gpus_other",
 			"GPUs that are neither allocated nor idle",
-			nodeSum(func(n *nodeRow) int64 { return n.GPUs - n.GPUAlloc - n.gpuIdle() }),
+			nodeSum(func(row *nodeRow) int64 { return row.GPUs - row.GPUAlloc - row.gpuIdle() }),
 		),
 		fig("slurm_gpus_total", "GPUs of all nodes", total),
 		fig(
@@ -150,8 +150,8 @@ func vpensoNodes() []family {
 	var out []family
 	prefixed := func(s *scrape, nodes func(yield func(n *nodeRow)), prefix string) int {
 		count := 0
-		nodes(func(n *nodeRow) {
-			if strings.HasPrefix(n.longState(), prefix) {
+		nodes(func(row *nodeRow) {
+			if strings.HasPrefix(row.longState(), prefix) {
 				count++
 			}
 		})
@@ -200,8 +200,8 @@ func vpensoNodes() []family {
 				gaugeMetric(name, help, catalogue.None, "node records", "nodes", "node", "status"),
 				func(s *scrape) {
 					for i := range s.pic.nodes {
-						n := &s.pic.nodes[i]
-						s.sendSeries(float64(amount(n)), n.Name, n.longState())
+						row := &s.pic.nodes[i]
+						s.sendSeries(float64(amount(row)), row.Name, row.longState())
 					}
 				},
 			},
@@ -258,12 +258,12 @@ func vpensoNodeExtras() []family {
 			func(s *scrape) {
 				eachNodePart(s, func(node *nodeRow, part string) {
 					for i := range node.GRES {
-						g := &node.GRES[i]
-						kind := g.Name
-						if g.Type != "" {
-							kind += ":" + g.Type
+						row := &node.GRES[i]
+						kind := row.Name
+						if row.Type != "" {
+							kind += ":" + row.Type
 						}
-						s.sendSeries(float64(amount(g)), node.Name, node.longState(), part, kind)
+						s.sendSeries(float64(amount(row)), node.Name, node.longState(), part, kind)
 					}
 				})
 			},
@@ -272,8 +272,8 @@ func vpensoNodeExtras() []family {
 	drained := func(metric catalogue.Metric, f func(s *scrape, n *nodeRow)) family {
 		return family{metric, func(s *scrape) {
 			for i := range s.pic.nodes {
-				if n := &s.pic.nodes[i]; n.Reason != "" {
-					f(s, n)
+				if row := &s.pic.nodes[i]; row.Reason != "" {
+					f(s, row)
 				}
 			}
 		}}
@@ -481,8 +481,10 @@ func vpensoScheduler() []family {
 		sched("slurm_scheduler_last_cycle", "Time of the last scheduling cycle in microseconds", func(r *schedRow) float64 { return toMicros(r.CycleLast) }),
 		sched("slurm_scheduler_mean_cycle", "Mean time of a scheduling cycle in microseconds", func(r *schedRow) float64 { return meanOf(toMicros(r.CycleTotal), r.Cycles) }),
 		{gaugeMetric("slurm_scheduler_cycle_per_minute", "Scheduling cycles a minute", catalogue.None, "figures of the scheduler", "1"), func(s *scrape) {
-			r := &s.pic.sched
-			s.sendSeries(meanOf(float64(r.Cycles)*60, uint64(max(s.now.Sub(r.Since)/spec.Second, 0))))
+			row := &s.pic.sched
+			s.sendSeries(
+				meanOf(float64(row.Cycles)*60, uint64(max(s.now.Sub(row.Since)/spec.Second, 0))),
+			)
 		}},
 		sched("slurm_scheduler_backfill_last_cycle", "Time of the last backfill cycle in microseconds", func(r *schedRow) float64 { return toMicros(r.BFLast) }),
 		sched("slurm_scheduler_backfill_mean_cycle", "Mean time of a backfill cycle in microseconds", func(r *schedRow) float64 { return meanOf(toMicros(r.BFTotal), r.BFCycles) }),
@@ -556,13 +558,13 @@ func vpensoFairshare() []family {
 					func(s *scrape) {
 						for i := range s.pic.shares {
 							row := &s.pic.shares[i]
-							v, ok := m.amount(row)
+							value, ok := m.amount(row)
 							switch {
 							case !ok || (row.User != "") != sub.user:
 							case sub.user:
-								s.sendSeries(v, row.Account, row.User)
+								s.sendSeries(value, row.Account, row.User)
 							default:
-								s.sendSeries(v, row.Account)
+								s.sendSeries(value, row.Account)
 							}
 						}
 					},
@@ -588,8 +590,8 @@ func vpensoReservations() []family {
 	}
 	out := []family{
 		{gaugeMetric("slurm_reservation_info", "1, with what the reservation is", catalogue.None, src, src, "reservation_name", "state", "users", "nodes", "partition", "flags"),
-			each(func(s *scrape, r *reservationRow) {
-				s.sendSeries(1, r.Name, r.State, r.Users, r.Nodes, r.Partition, r.Flags)
+			each(func(s *scrape, row *reservationRow) {
+				s.sendSeries(1, row.Name, row.State, row.Users, row.Nodes, row.Partition, row.Flags)
 			})},
 		amount("slurm_reservation_start_time_seconds", "When the reservation begins, in seconds since 1970", catalogue.Seconds, func(r *reservationRow) float64 { return float64(r.Start.Unix()) }),
 		amount("slurm_reservation_end_time_seconds", "When the reservation ends, in seconds since 1970", catalogue.Seconds, func(r *reservationRow) float64 { return float64(r.End.Unix()) }),

@@ -118,8 +118,8 @@ func Reconcile(pods []Pod, nodes []Node) Plan {
 	}
 	for i := range nodes {
 		for k := range nodes[i].Holds {
-			h := &nodes[i].Holds[k]
-			r.holds[h.ID] = append(r.holds[h.ID], held{nodes[i].Name, h})
+			hold := &nodes[i].Holds[k]
+			r.holds[hold.ID] = append(r.holds[hold.ID], held{nodes[i].Name, hold})
 		}
 	}
 	slices.SortFunc(r.pods, func(a, b Pod) int {
@@ -135,12 +135,12 @@ func Reconcile(pods []Pod, nodes []Node) Plan {
 		r.settle(&r.pods[i])
 	}
 	for i := range nodes {
-		for _, h := range nodes[i].Holds {
-			if !known[h.ID] {
+		for _, hold := range nodes[i].Holds {
+			if !known[hold.ID] {
 				r.plan.Releases = append(
 					r.plan.Releases,
-					Release{Node: nodes[i].Name, Hold: h.ID, Why: "deleted", Pod: h.Space +
-						"/" + h.Owner, Confirm: true},
+					Release{Node: nodes[i].Name, Hold: hold.ID, Why: "deleted", Pod: hold.Space +
+						"/" + hold.Owner, Confirm: true},
 				)
 			}
 		}
@@ -185,11 +185,11 @@ func (r *reconciler) settle(pod *Pod) {
 	}
 }
 
-func (r *reconciler) give(p *Pod, h *held, why string) {
+func (r *reconciler) give(pod *Pod, h *held, reason string) {
 	r.plan.Releases = append(
 		r.plan.Releases,
-		Release{Node: h.node, Hold: p.UID, Why: why, Pod: p.Namespace +
-			"/" + p.Name},
+		Release{Node: h.node, Hold: pod.UID, Why: reason, Pod: pod.Namespace +
+			"/" + pod.Name},
 	)
 }
 
@@ -213,6 +213,6 @@ func (r *reconciler) find(pod *Pod) {
 
 // Gone judges a fresh look at the pod of a hold, by its name; nil: there is none.
 // Names come again, uids do not.
-func Gone(r Release, now *Pod) bool {
-	return now == nil || now.UID != r.Hold || now.Over
+func Gone(release Release, now *Pod) bool {
+	return now == nil || now.UID != release.Hold || now.Over
 }

@@ -12,19 +12,19 @@ import (
 
 // Nodes are the nodes of a state as Reconcile wants them, by name. open tells
 // whether a node takes holds at all.
-func Nodes(st *state.State, open func(n *state.Node) bool) []Node {
-	out := make([]Node, 0, st.Nodes.Len())
-	st.Nodes.Range(func(_ uint64, n *state.Node) bool {
-		out = append(out, NodeOf(st, n, open(n)))
+func Nodes(cluster *state.State, open func(n *state.Node) bool) []Node {
+	nodes := make([]Node, 0, cluster.Nodes.Len())
+	cluster.Nodes.Range(func(_ uint64, node *state.Node) bool {
+		nodes = append(nodes, NodeOf(cluster, node, open(node)))
 		return true
 	})
-	slices.SortFunc(out, func(a, b Node) int {
+	slices.SortFunc(nodes, func(a, b Node) int {
 		if a.Name < b.Name {
 			return -1
 		}
 		return 1
 	})
-	return out
+	return nodes
 }
 
 // endless is more memory than a node has: where jobs' memory is not counted, that
@@ -32,17 +32,17 @@ func Nodes(st *state.State, open func(n *state.Node) bool) []Node {
 const endless = 1 << 40
 
 // NodeOf is one of them.
-func NodeOf(st *state.State, node *state.Node, open bool) Node {
+func NodeOf(cluster *state.State, node *state.Node, open bool) Node {
 	out := Node{
 		Name:     node.Spec.Name,
 		Open:     open,
-		FreeCPU:  int64(st.OpenCPUs(node).Count()),
+		FreeCPU:  int64(cluster.OpenCPUs(node).Count()),
 		SpareCPU: int64(node.HeldCPU.Count())*1000 - node.HeldMilli(),
 		FreeMem:  endless,
 		FreeGPU:  map[string]int64{},
 		Holds:    node.Holds,
 	}
-	if st.Config.Sched.Memory {
+	if cluster.Config.Sched.Memory {
 		out.FreeMem = node.FreeMem()
 	}
 	for i := range node.GPUs {
@@ -56,7 +56,7 @@ func NodeOf(st *state.State, node *state.Node, open bool) Node {
 // PodJobOf is a job of pods as the ledger has it. Why it waits is for those to say who
 // know the plan.
 func PodJobOf(job *state.Job) PodJob {
-	out := PodJob{
+	podJob := PodJob{
 		Run:      JobRun{UID: job.UID, Attempt: job.Attempt, Epoch: job.Epoch},
 		ID:       job.ID,
 		Pods:     job.Spec.Pods,
@@ -65,15 +65,15 @@ func PodJobOf(job *state.Job) PodJob {
 		Ends:     job.State.Terminal() || job.Ending != nil,
 	}
 	if job.Het != nil {
-		out.Leader = job.Het.Leader
+		podJob.Leader = job.Het.Leader
 	}
-	if out.Ends {
-		out.Why = endText(job)
+	if podJob.Ends {
+		podJob.Why = endText(job)
 	}
 	if job.HoldsNodes() {
-		out.Places = job.Spec.Pods.Places(job.Alloc)
+		podJob.Places = job.Spec.Pods.Places(job.Alloc)
 	}
-	return out
+	return podJob
 }
 
 // endText says why a job ends, for the pods that are deleted.

@@ -185,13 +185,13 @@ func ReconcileJobs(pods []JobPod, jobs []PodJob) JobPlan {
 // joinGangs makes one job of the components of each gang: they start and end together, and
 // what becomes of one decides about all.
 func joinGangs(jobs []PodJob) []*PodJob {
-	var out []*PodJob
+	var podJobs []*PodJob
 	gangs := map[spec.JobUID]*PodJob{}
 	for i := range jobs {
 		job := &jobs[i]
 		switch gang := gangs[job.Leader]; {
 		case job.Leader == 0:
-			out = append(out, job)
+			podJobs = append(podJobs, job)
 		case gang == nil:
 			first := *job
 			pods := *job.Pods
@@ -200,12 +200,12 @@ func joinGangs(jobs []PodJob) []*PodJob {
 			first.Places = slices.Clone(job.Places)
 			first.components = []*PodJob{job}
 			gangs[job.Leader] = &first
-			out = append(out, &first)
+			podJobs = append(podJobs, &first)
 		default:
 			gang.add(job)
 		}
 	}
-	return out
+	return podJobs
 }
 
 // add makes a job a further component of a gang.
@@ -300,8 +300,8 @@ func (r *jobReconciler) settle(job *PodJob) {
 		r.end(job, &are, job.Why, nil)
 	case job.Pending && (are.lost != "" || are.ended != nil):
 		// Those that are left may be submitted again, with what comes instead.
-		why := cmp.Or(are.lost, "a pod has ended before the job started")
-		r.plan.Overs = append(r.plan.Overs, Over{Job: job, Why: why, Confirm: are.unseen})
+		reason := cmp.Or(are.lost, "a pod has ended before the job started")
+		r.plan.Overs = append(r.plan.Overs, Over{Job: job, Why: reason, Confirm: are.unseen})
 	case job.Pending:
 		r.wait(job, &are)
 	case are.failure != nil:
@@ -317,7 +317,7 @@ func (r *jobReconciler) settle(job *PodJob) {
 
 // end deletes what is left of a job, or tells Muster that nothing is. How it ended is
 // told by a pod, if one tells it.
-func (r *jobReconciler) end(job *PodJob, are *members, why string, by *JobPod) {
+func (r *jobReconciler) end(job *PodJob, are *members, reason string, by *JobPod) {
 	for _, pod := range are.live {
 		if pod.Deleting {
 			continue
@@ -326,12 +326,12 @@ func (r *jobReconciler) end(job *PodJob, are *members, why string, by *JobPod) {
 		if job.Ends || by != nil {
 			gone = nil // it is certain without them
 		}
-		r.plan.Deletes = append(r.plan.Deletes, Delete{*pod, job, why, gone})
+		r.plan.Deletes = append(r.plan.Deletes, Delete{*pod, job, reason, gone})
 	}
 	if len(are.live) > 0 {
 		return
 	}
-	over := Over{Job: job, Why: why, Confirm: are.unseen}
+	over := Over{Job: job, Why: reason, Confirm: are.unseen}
 	if by == nil && job.Ends {
 		by = cmp.Or(are.failure, are.ended)
 	}
@@ -349,6 +349,9 @@ func (r *jobReconciler) wait(job *PodJob, are *members) {
 		if admits != part.Pods.Admits {
 			r.plan.Admits = append(r.plan.Admits, Admit{part, admits})
 		}
+	}
+	if job.Reason == string(spec.ReasonNone) {
+		return // no pass has considered it: most pods start with the first one, and have nothing to say
 	}
 	for _, pod := range are.live {
 		r.plan.Tells = append(r.plan.Tells, Tell{*pod, job.Reason, job.Text})
@@ -477,11 +480,11 @@ func kindsOf(pods []JobPod) [][]JobPod {
 
 // Specs are what a submission asks of Muster: a job, or the components of a heterogeneous one.
 func (s *Submit) Specs() []*spec.JobSpec {
-	var out []*spec.JobSpec
+	var jobs []*spec.JobSpec
 	for _, pods := range kindsOf(s.Pods) {
-		out = append(out, specOf(pods))
+		jobs = append(jobs, specOf(pods))
 	}
-	return out
+	return jobs
 }
 
 // ownerOf is what made some pods of a gang. If that is several things, the gang's name says
@@ -498,9 +501,9 @@ func ownerOf(pods []JobPod) string {
 // specOf is a job for equal pods.
 func specOf(pods []JobPod) *spec.JobSpec {
 	first := &pods[0]
-	ask := &first.Request.Ask
+	query := &first.Request.Ask
 	count := uint32(len(pods))
-	cpus := uint32(max(spec.WholeCPUs(ask.MilliCPU, 1), 1))
+	cpus := uint32(max(spec.WholeCPUs(query.MilliCPU, 1), 1))
 	set := &spec.PodSet{
 		Space:  first.Namespace,
 		Owner:  ownerOf(pods),
@@ -510,7 +513,7 @@ func specOf(pods []JobPod) *spec.JobSpec {
 	for i := range pods {
 		set.Pods = append(set.Pods, spec.Pod{UID: pods[i].UID, Name: pods[i].Name})
 	}
-	out := &spec.JobSpec{
+	job := &spec.JobSpec{
 		Name:    first.Namespace + "/" + cmp.Or(first.Gang, first.Name),
 		User:    first.Request.User,
 		Account: first.Request.Account,
@@ -528,24 +531,24 @@ func specOf(pods []JobPod) *spec.JobSpec {
 		},
 	}
 	if first.Request.Partition != "" {
-		out.Partitions = strings.Split(first.Request.Partition, ",")
+		job.Partitions = strings.Split(first.Request.Partition, ",")
 	}
 	// Memory that nobody requests would be the site's default, which may be all that a
 	// node has.
-	mem := max(ask.Mem, 1)
+	memory := max(query.Mem, 1)
 	if count == 1 {
-		out.Size.MinNodes, out.Size.MaxNodes = 1, 1
-		out.Size.MemPerNode = mem
+		job.Size.MinNodes, job.Size.MaxNodes = 1, 1
+		job.Size.MemPerNode = memory
 	} else {
-		out.Size.MemPerCPU = (mem + int64(cpus) - 1) / int64(cpus)
+		job.Size.MemPerCPU = (memory + int64(cpus) - 1) / int64(cpus)
 	}
-	if ask.GPUs > 0 {
-		gpus := []spec.Count{{Name: "gpu", Type: ask.GPUType, N: ask.GPUs}}
+	if query.GPUs > 0 {
+		gpus := []spec.Count{{Name: "gpu", Type: query.GPUType, N: query.GPUs}}
 		if count == 1 {
-			out.Size.PerNode = gpus
+			job.Size.PerNode = gpus
 		} else {
-			out.Size.PerTask = gpus
+			job.Size.PerTask = gpus
 		}
 	}
-	return out
+	return job
 }

@@ -67,12 +67,15 @@ func podLine(uid string, kv map[string]string, at int) copilot.JobPod {
 	return pod
 }
 
-// jobLine reads: job 7 pods=a,b pending|on=n1,n2 bindable ends leader=6
+// jobLine reads: job 7 pods=a,b pending|on=n1,n2 bindable ends leader=6 reason=None
 func jobLine(uid string, kv map[string]string, has func(string) bool) copilot.PodJob {
 	job := copilot.PodJob{
 		Pods:    &spec.PodSet{Space: "ns", Admits: "n1"},
 		Pending: has("pending"), Bindable: has("bindable"), Ends: has("ends"),
 		Why: kv["ends"], Reason: "Resources", Text: "waits",
+	}
+	if reason := kv["reason"]; reason != "" {
+		job.Reason = reason
 	}
 	_, _ = fmt.Sscan(uid, &job.Run.UID)
 	_, _ = fmt.Sscan(kv["leader"], &job.Leader) // 0 where it is not said

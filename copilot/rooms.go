@@ -93,12 +93,13 @@ func (m *room) compare(o *room) int {
 }
 
 // fits tells whether the room seems enough. Muster has the last word.
-func (m *room) fits(ask *Ask) bool {
+func (m *room) fits(query *Ask) bool {
 	free := m.gpus
-	if ask.GPUType != "" {
-		free = m.gpu[ask.GPUType]
+	if query.GPUType != "" {
+		free = m.gpu[query.GPUType]
 	}
-	return m.open && m.cpu*1000+m.spare >= ask.MilliCPU && m.mem >= ask.Mem && free >= ask.GPUs
+	return m.open && m.cpu*1000+m.spare >= query.MilliCPU && m.mem >= query.Mem &&
+		free >= query.GPUs
 }
 
 // admit reads a list of admitting nodes, or finds what came of it before.
@@ -122,17 +123,17 @@ func (s *rooms) admit(names []string) *allowance {
 }
 
 // take counts a hold on the first allowed room that fits, and names it.
-func (s *rooms) take(ask *Ask, allowed *allowance) (node string, ok bool) {
-	if allowed.missed[*ask] {
+func (s *rooms) take(query *Ask, allowed *allowance) (node string, ok bool) {
+	if allowed.missed[*query] {
 		return "", false
 	}
-	at := s.search(ask, allowed)
+	at := s.search(query, allowed)
 	if at < 0 {
-		allowed.missed[*ask] = true
+		allowed.missed[*query] = true
 		return "", false
 	}
 	taken := s.order[at]
-	s.all[taken].subtract(ask)
+	s.all[taken].subtract(query)
 	// It has less now and comes earlier.
 	to := sort.Search(at, func(i int) bool {
 		return s.all[s.order[i]].compare(&s.all[taken]) > 0
@@ -145,10 +146,10 @@ func (s *rooms) take(ask *Ask, allowed *allowance) (node string, ok bool) {
 // search finds the first place in the order whose room fits; -1: there is none. Rooms
 // with the same count of devices are ordered by CPUs, so that of each such group those
 // with too few are passed over at once.
-func (s *rooms) search(ask *Ask, allowed *allowance) int {
+func (s *rooms) search(query *Ask, allowed *allowance) int {
 	// A room with fewer whole CPUs than this cannot fit, whatever it has to spare.
-	minCPU := (ask.MilliCPU-s.maxSpare)/1000 - 1
-	gpus := ask.GPUs
+	minCPU := (query.MilliCPU-s.maxSpare)/1000 - 1
+	gpus := query.GPUs
 	for {
 		at := sort.Search(len(s.order), func(i int) bool {
 			m := &s.all[s.order[i]]
@@ -156,7 +157,7 @@ func (s *rooms) search(ask *Ask, allowed *allowance) int {
 		})
 		for ; at < len(s.order) && s.all[s.order[at]].gpus == gpus; at++ {
 			index := s.order[at]
-			if allowed.is[index] && s.all[index].fits(ask) {
+			if allowed.is[index] && s.all[index].fits(query) {
 				return at
 			}
 		}
@@ -168,29 +169,29 @@ func (s *rooms) search(ask *Ask, allowed *allowance) int {
 }
 
 // subtract counts a hold that is asked for.
-func (m *room) subtract(ask *Ask) {
-	m.spare -= ask.MilliCPU
+func (m *room) subtract(query *Ask) {
+	m.spare -= query.MilliCPU
 	if m.spare < 0 {
 		more := spec.WholeCPUs(-m.spare, 1)
 		m.cpu -= more
 		m.spare += more * 1000
 	}
-	m.mem -= ask.Mem
-	if ask.GPUs == 0 {
+	m.mem -= query.Mem
+	if query.GPUs == 0 {
 		return
 	}
 	free := map[string]int64{}
-	left := ask.GPUs
+	left := query.GPUs
 	for _, typ := range m.types() {
 		out := int64(0)
-		if ask.GPUType == "" || ask.GPUType == typ {
+		if query.GPUType == "" || query.GPUType == typ {
 			out = min(left, m.gpu[typ])
 		}
 		left -= out
 		free[typ] = m.gpu[typ] - out
 	}
 	m.gpu = free
-	m.gpus -= ask.GPUs - left
+	m.gpus -= query.GPUs - left
 }
 
 func (m *room) types() []string {

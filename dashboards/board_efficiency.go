@@ -74,11 +74,10 @@ func efficiencyBoard() Board {
 						` ORDER BY ifNull(idle_s, 0) DESC, cpu_hours DESC LIMIT 50`).
 					units(map[string]Unit{"GPU-hours": GPUHours, "GPU idle": Ratio, "CPU-hours": CPUHours, "CPU used": Ratio}).linked(People, "user", "user").empty("nothing ran in the dashboard's time"),
 				sqlTable("Runs that wasted most GPU time", "Runs by the GPU time they held without work in the dashboard's time, those that go on too.",
-					`SELECT job_id AS job, name, user, partition, state, gpus AS GPUs, elapsed_us / 1e6 AS "run time", idle_s / 3600 AS "idle GPU-hours", util_s / nullIf(held_s, 0) AS "GPU used" FROM (SELECT uid, restarts, sum(no_process_s + idle_s) AS idle_s, sum(util_s) AS util_s, sum(held_s) AS held_s, uniqExact(gpu_uuid) AS gpus FROM `+
-						withinView("gpus_within")+` WHERE `+chosen+
-						` GROUP BY uid, restarts HAVING idle_s > 0 ORDER BY idle_s DESC LIMIT 30) AS g INNER JOIN `+
-						withinView("runs_within")+
-						` AS r USING (uid, restarts) ORDER BY idle_s DESC`).
+					`SELECT job_id AS job, name, user, partition, state, alloc_gpus AS GPUs, elapsed_us / 1e6 AS "run time", idle_s / 3600 AS "idle GPU-hours", util_s / nullIf(held_s, 0) AS "GPU used" FROM `+
+						withinView("runs_within")+` AS r INNER JOIN (SELECT uid, restarts, sum(no_process_s + idle_s) AS idle_s, sum(util_s) AS util_s, sum(measured_s) AS held_s FROM `+
+						withinView("gpu_runs_within")+` WHERE `+chosen+
+						` GROUP BY uid, restarts HAVING idle_s > 0 ORDER BY idle_s DESC LIMIT 30) AS g USING (uid, restarts) ORDER BY idle_s DESC`).
 					units(map[string]Unit{"run time": Seconds, "idle GPU-hours": GPUHours, "GPU used": Ratio}).wide(12).linked(Job, "job", "job").empty("no run held a GPU without work"),
 				sqlTable("Time limits", "How much of the time asked for was used, by partition, of the runs that ended in the dashboard's time. Far below 1: backfill cannot plan, and everybody waits longer.",
 					`SELECT partition, count() AS runs, avg(elapsed_us / limit_us) AS "limit used", quantileExact(0.5)(limit_us / 1e6) AS "median limit", quantileExact(0.5)(elapsed_us / 1e6) AS "median run time", countIf(state = 'TIMEOUT') AS "timed out", countIf(elapsed_us < 60e6) AS "under a minute" FROM `+

@@ -52,29 +52,31 @@ func gpusBoard() Board {
 			{Title: "History (from the accounting store)", Panels: []Panel{
 				sqlSeries(
 					"GPU-hours held and not used, from the samples",
-					"By user: time in which a job held a device alone and there was no process on it, or none that did anything. Runs that go on are in it.",
+					"By user, in each quarter of an hour: time in which a job held a device alone and there was no process on it, or none that did anything. Runs that go on are in it.",
 					GPUHours,
-					`SELECT $__timeInterval(at) AS time, user, sumIf(seconds, ifNull(util, engine) = 0 OR processes = 0) / 3600 AS idle FROM gpu_samples WHERE $__timeFilter(at) AND cluster = ${cluster:singlequote} AND $__conditionalAll(node IN (${node:singlequote}), $node) AND user != '' GROUP BY time, user HAVING idle > 0 ORDER BY time`,
+					`SELECT at AS time, user, sum(no_process_s + idle_s) / 3600 AS idle FROM `+
+						withinView("gpu_quarters_within")+
+						` WHERE user != '' AND $__conditionalAll(node IN (${node:singlequote}), $node) GROUP BY time, user HAVING idle > 0 ORDER BY time`,
 				).
 					wide(12).
 					empty("every device that was held worked"),
 				sqlTable(
 					"Users by idle GPU time",
 					"Who held devices longest without using them in the dashboard's time, runs that go on up to now; `muster report idle` says the same.",
-					`SELECT user, sum(no_process_s + idle_s) AS idle, sum(no_process_s) AS "no process", sum(held_s) AS held, idle / nullIf(held, 0) AS part FROM `+
+					`SELECT user, sum(no_process_s + idle_s) AS idle, sum(no_process_s) AS "no process", sum(measured_s) AS measured, idle / nullIf(measured, 0) AS part FROM `+
 						withinView(
-							"gpus_within",
+							"gpu_runs_within",
 						)+
 						` GROUP BY user HAVING idle > 0 ORDER BY idle DESC LIMIT 20`,
 				).
-					units(map[string]Unit{"idle": Seconds, "no process": Seconds, "held": Seconds, "part": Ratio}).
+					units(map[string]Unit{"idle": Seconds, "no process": Seconds, "measured": Seconds, "part": Ratio}).
 					linked(People, "user", "user").
 					wide(12).
 					empty("every device that was held worked"),
 				sqlTable(
 					"Devices by idle time",
 					"Devices by the time they were held without work in the dashboard's time, runs that go on up to now. One device far ahead of its neighbours may be broken rather than unused.",
-					`SELECT node, gpu_index AS gpu, any(gpu_type) AS type, uniqExact(uid, restarts) AS runs, sum(busy_s) AS busy, sum(no_process_s + idle_s) AS "held idle", sum(util_s) / nullIf(sum(held_s), 0) AS utilisation, sum(energy_j) AS energy, sum(xids) AS XIDs FROM `+
+					`SELECT node, gpu_index AS gpu, any(gpu_type) AS type, uniqExact(uid) AS jobs, sum(busy_s) AS busy, sum(no_process_s + idle_s) AS "held idle", sum(util_s) / nullIf(sum(held_s), 0) AS utilisation, sum(energy_j) AS energy, sum(xids) AS XIDs FROM `+
 						withinView(
 							"gpus_within",
 						)+

@@ -13,9 +13,9 @@ func nodeBoard() Board {
 					of + `})`, Legend: "{{node}}"}},
 					Description: "Whether a node's agent has its stream to the controller. A gap is a node whose metrics were not reached at all."},
 				{Title: "Health rules", Kind: Table, Unit: Count, Column: "failing", Width: 12, Good: Green, Steps: []Step{{1, Red}}, Queries: []Query{{Expr: `topk(200, muster_node_health_failed{` +
-					of + `})`}},
-					Description: "For how many things of a node (file systems, GPUs, ports) each rule of its health checks fails now. One whose action is to drain is also the reason under " +
-						"Out of service for; the others warn. docs/node-health.md lists rules, limits and actions, muster_node_health_value has the worst value."},
+					of + `} * on (cluster, node, rule) group_left (action, back) max by (cluster, node, rule, action, back) (muster_node_health_rule_info{` + of + `}))`}},
+					Description: "For how many things of a node (file systems, GPUs, ports) each rule of its health checks fails now, what follows (action) and when it holds again (back). A node that a " +
+						"rule drains has the rule as its reason under Out of service for, and takes jobs again by itself when the rule holds. docs/node-health.md lists limits, muster_node_health_value has the worst value."},
 				linePanel("Failing health rules by node", "How many health rules fail on each node. A node that comes and goes has a fault that heals for a while.", Count,
 					Query{Expr: `sum by (node) (muster_node_health_failed{` + of + `} > bool 0)`, Legend: "{{node}}"}).colored(Green, Step{1, Orange}),
 				linePanel("Jobs on the node", "Jobs that run on each node.", Count, Query{Expr: `muster_agent_jobs{` +

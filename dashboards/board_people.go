@@ -6,6 +6,9 @@ func peopleBoard() Board {
 			`",window="7d"}`
 	}
 	const chosen = `$__conditionalAll(account IN (${account:singlequote}), $account) AND $__conditionalAll(user IN (${user:singlequote}), $user)`
+	lastRuns := `FROM ` + withinView("runs_within") + ` WHERE isNotNull(start) AND ` + chosen +
+		` ORDER BY isNull(end) DESC, end DESC, uid DESC LIMIT 100`
+	last := ` WHERE uid IN (SELECT uid ` + lastRuns + `)`
 	return Board{UID: People, Title: "Muster / Users and accounts", From: "now-7d", Vars: []Var{clusterVar(), accountVar(), userVar()},
 		Description: "What people and accounts use, how well, and what they waste. Figures of the last seven days, or of the dashboard's time where it says so.",
 		Rows: []Row{
@@ -48,12 +51,10 @@ func peopleBoard() Board {
 						useByUser(chosen)+` ORDER BY rank LIMIT 50`).
 					units(map[string]Unit{"GPU-hours": GPUHours, "CPU-hours": CPUHours, "GPU used": Ratio, "CPU used": Ratio, "idle GPU-hours": GPUHours}).linked(People, "user", "user"),
 				sqlTable("Jobs", "The runs that go on, then the last that ended, with what they used. Click on an id.",
-					`SELECT job_id AS job, name, user, account, partition, state, end, elapsed_us / 1e6 AS "run time", alloc_cpus AS CPUs, alloc_gpus AS GPUs, cpu_s / nullIf(cpu_held_s, 0) AS "CPU used", util_s / nullIf(held_s, 0) AS "GPU used", energy_j AS "GPU energy" FROM (SELECT * FROM `+
-						withinView("runs_within")+` WHERE isNotNull(start) AND `+chosen+
-						` ORDER BY isNull(end) DESC, end DESC, uid DESC LIMIT 100) AS r LEFT JOIN (SELECT uid, restarts, sum(cpu_s) AS cpu_s, sum(cpu_held_s) AS cpu_held_s FROM `+
-						withinView("nodes_within")+
+					`SELECT job_id AS job, name, user, account, partition, state, end, elapsed_us / 1e6 AS "run time", alloc_cpus AS CPUs, alloc_gpus AS GPUs, cpu_s / nullIf(cpu_held_s, 0) AS "CPU used", util_s / nullIf(held_s, 0) AS "GPU used", energy_j AS "GPU energy" FROM (SELECT * `+lastRuns+`) AS r LEFT JOIN (SELECT uid, restarts, sum(cpu_s) AS cpu_s, sum(cpu_held_s) AS cpu_held_s FROM `+
+						withinView("nodes_within")+last+
 						` GROUP BY uid, restarts) AS n USING (uid, restarts) LEFT JOIN (SELECT uid, restarts, sum(util_s) AS util_s, sum(held_s) AS held_s, sum(energy_j) AS energy_j FROM `+
-						withinView("gpus_within")+
+						withinView("gpus_within")+last+
 						` GROUP BY uid, restarts) AS g USING (uid, restarts) ORDER BY isNull(end) DESC, end DESC, uid DESC`).
 					units(map[string]Unit{"end": When, "run time": Seconds, "CPU used": Ratio, "GPU used": Ratio, "GPU energy": Joules}).linked(Job, "job", "job"),
 				sqlSeries("GPU-hours held", "GPU-hours that runs held in each stretch of time by account, those that go on up to now.", GPUHours, heldSeries("alloc_gpus", "account", "gpu_hours", chosen)),

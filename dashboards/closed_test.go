@@ -23,7 +23,7 @@ import (
 // known gives every metric that Muster serves.
 func known(t testing.TB) *catalogue.Catalogue {
 	t.Helper()
-	c, err := catalogue.New(collector.Metrics(), telemetry.Metrics())
+	c, err := catalogue.New(collector.Metrics(), telemetry.Metrics(), catalogue.Kubernetes())
 	if err != nil {
 		t.Fatal(err)
 	}

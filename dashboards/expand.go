@@ -68,8 +68,8 @@ func (s Scope) Expand(query Query) (string, error) {
 }
 
 // promText escapes what would end a PromQL text.
-func promText(s string) string {
-	return strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(s)
+func promText(text string) string {
+	return strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(text)
 }
 
 func promDuration(d time.Duration) string {
@@ -77,8 +77,8 @@ func promDuration(d time.Duration) string {
 }
 
 // sqlText quotes a text for ClickHouse.
-func sqlText(s string) string {
-	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(s) + "'"
+func sqlText(text string) string {
+	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(text) + "'"
 }
 
 // macro finds a call of a macro; its argument has no parentheses but one pair.
@@ -87,8 +87,8 @@ var macro = regexp.MustCompile(`\$__([a-zA-Z_]+)(?:\(((?:[^()]|\([^()]*\))*)\))?
 func (s Scope) expandSQL(text string) (string, error) {
 	var failed error
 	text = macro.ReplaceAllStringFunc(text, func(found string) string {
-		m := macro.FindStringSubmatch(found)
-		arg := strings.TrimSpace(m[2])
+		match := macro.FindStringSubmatch(found)
+		arg := strings.TrimSpace(match[2])
 		from, to := fmt.Sprintf(
 			"toDateTime(%d)",
 			s.From.Unix(),
@@ -96,7 +96,7 @@ func (s Scope) expandSQL(text string) (string, error) {
 			"toDateTime(%d)",
 			s.To.Unix(),
 		)
-		switch m[1] {
+		switch match[1] {
 		case "timeFilter":
 			return arg + " >= " + from + " AND " + arg + " <= " + to
 		case "timeInterval":
@@ -144,12 +144,12 @@ func (s Scope) expandSQL(text string) (string, error) {
 	})
 }
 
-func cutLast(s, sep string) (before, after string, ok bool) {
-	i := strings.LastIndex(s, sep)
+func cutLast(text, sep string) (before, after string, ok bool) {
+	i := strings.LastIndex(text, sep)
 	if i < 0 {
-		return s, "", false
+		return text, "", false
 	}
-	return s[:i], s[i+len(sep):], true
+	return text[:i], text[i+len(sep):], true
 }
 
 // replace puts something in place of each variable.
@@ -159,8 +159,8 @@ func (s Scope) replace(
 ) (string, error) {
 	var failed error
 	out := variable.ReplaceAllStringFunc(text, func(found string) string {
-		m := variable.FindStringSubmatch(found)
-		value, err := with(s.Vars[m[1]+m[3]], m[2])
+		match := variable.FindStringSubmatch(found)
+		value, err := with(s.Vars[match[1]+match[3]], match[2])
 		if err != nil {
 			failed = fmt.Errorf("%s: %w", found, err)
 		}

@@ -33,7 +33,7 @@ type File struct {
 
 // Files renders every dashboard as Grafana's JSON.
 func Files() ([]File, error) {
-	var out []File
+	var files []File
 	for _, board := range All() {
 		d, err := board.Grafana()
 		if err != nil {
@@ -43,9 +43,9 @@ func Files() ([]File, error) {
 		if err != nil {
 			return nil, fmt.Errorf("dashboard %s: %w", board.UID, err)
 		}
-		out = append(out, File{board.UID + ".json", append(data, '\n')})
+		files = append(files, File{board.UID + ".json", append(data, '\n')})
 	}
-	return out, nil
+	return files, nil
 }
 
 func ptr[T any](v T) *T { return &v }
@@ -71,9 +71,9 @@ func (b Board) Grafana() (dashboard.Dashboard, error) {
 	id := uint32(0)
 	for _, row := range b.Rows {
 		d.WithRow(dashboard.NewRowBuilder(row.Title))
-		for _, p := range row.Panels {
+		for _, panel := range row.Panels {
 			id++
-			d.WithPanel(p.grafana(id))
+			d.WithPanel(panel.grafana(id))
 		}
 	}
 	out, err := d.Build()
@@ -85,11 +85,11 @@ func (b Board) Grafana() (dashboard.Dashboard, error) {
 	return out, err
 }
 
-func orText(s, otherwise string) string {
-	if s == "" {
+func orText(text, otherwise string) string {
+	if text == "" {
 		return otherwise
 	}
-	return s
+	return text
 }
 
 // grafana renders a variable. "All" is everything, also where there is
@@ -118,7 +118,7 @@ func sourceRef(kind, variable string) common.DataSourceRef {
 
 // grafana renders a panel.
 func (p Panel) grafana(id uint32) *dashboard.PanelBuilder {
-	b := dashboard.NewPanelBuilder().
+	panel := dashboard.NewPanelBuilder().
 		Id(id).
 		Title(p.Title).
 		Description(p.Description).
@@ -126,17 +126,17 @@ func (p Panel) grafana(id uint32) *dashboard.PanelBuilder {
 		Height(uint32(p.height())).
 		Unit(string(p.Unit))
 	if p.Max > 0 {
-		b.Min(0).Max(p.Max)
+		panel.Min(0).Max(p.Max)
 	}
 	if p.MayBeEmpty != "" {
-		b.NoValue(p.MayBeEmpty)
+		panel.NoValue(p.MayBeEmpty)
 	}
 	ds := sourceRef(promType, promVar)
 	for i, query := range p.Queries {
 		ref := string(rune('A' + i))
 		if query.Lang == SQL {
 			ds = sourceRef(clickType, clickVar)
-			b.WithTarget(newClickHouse(ref, query))
+			panel.WithTarget(newClickHouse(ref, query))
 			continue
 		}
 		t := prometheus.NewDataqueryBuilder().
@@ -153,16 +153,16 @@ func (p Panel) grafana(id uint32) *dashboard.PanelBuilder {
 		default:
 			t.Range()
 		}
-		b.WithTarget(t)
+		panel.WithTarget(t)
 	}
-	b.Datasource(ds)
+	panel.Datasource(ds)
 	if p.UpDown {
-		b.Mappings(upDown())
+		panel.Mappings(upDown())
 	}
-	p.thresholds(b)
-	p.links(b)
-	p.draw(b)
-	return b
+	p.thresholds(panel)
+	p.links(panel)
+	p.draw(panel)
+	return panel
 }
 
 // upDown writes 1 and 0 as words.
@@ -176,7 +176,7 @@ func upDown() []dashboard.ValueMapping {
 }
 
 // paint gives cells of a table the colour of the word that they begin with.
-func (p Panel) paint(b *dashboard.PanelBuilder) {
+func (p Panel) paint(panel *dashboard.PanelBuilder) {
 	if len(p.Cells) == 0 {
 		return
 	}
@@ -190,7 +190,7 @@ func (p Panel) paint(b *dashboard.PanelBuilder) {
 		}
 		list = append(list, dashboard.ValueMapping{RegexMap: m})
 	}
-	b.OverrideByRegexp(
+	panel.OverrideByRegexp(
 		"/^[0-9]+$/",
 		[]dashboard.DynamicConfigValue{
 			{
@@ -212,12 +212,12 @@ func (q Query) mayName(word string) bool {
 }
 
 // words gives the states of a panel their colours.
-func (p Panel) words(b *dashboard.PanelBuilder) {
+func (p Panel) words(panel *dashboard.PanelBuilder) {
 	for _, word := range Words() {
 		if !slices.ContainsFunc(p.Queries, func(q Query) bool { return q.mayName(word.Name) }) {
 			continue
 		}
-		b.OverrideByRegexp(
+		panel.OverrideByRegexp(
 			"/(^| )"+word.Name+"$/",
 			[]dashboard.DynamicConfigValue{
 				{Id: "color", Value: map[string]any{"mode": "fixed", "fixedColor": word.Color}},
@@ -228,30 +228,32 @@ func (p Panel) words(b *dashboard.PanelBuilder) {
 
 // thresholds colours by value; without a judgement each series has a colour
 // of its own.
-func (p Panel) thresholds(b *dashboard.PanelBuilder) {
+func (p Panel) thresholds(panel *dashboard.PanelBuilder) {
 	if p.Good == "" {
 		mode := dashboard.FieldColorModeIdPaletteClassicByName
 		if p.Kind == HeatMap {
 			mode = dashboard.FieldColorModeIdContinuousBlYlRd
 		}
-		b.ColorScheme(dashboard.NewFieldColorBuilder().Mode(mode))
+		panel.ColorScheme(dashboard.NewFieldColorBuilder().Mode(mode))
 		return
 	}
 	steps := []dashboard.Threshold{{Color: p.Good}}
-	for _, s := range p.Steps {
-		steps = append(steps, dashboard.Threshold{Value: ptr(s.From), Color: s.Color})
+	for _, step := range p.Steps {
+		steps = append(steps, dashboard.Threshold{Value: ptr(step.From), Color: step.Color})
 	}
-	b.Thresholds(
+	panel.Thresholds(
 		dashboard.NewThresholdsConfigBuilder().Mode(dashboard.ThresholdsModeAbsolute).Steps(steps),
 	)
 	if p.Kind != Lines {
-		b.ColorScheme(dashboard.NewFieldColorBuilder().Mode(dashboard.FieldColorModeIdThresholds))
+		panel.ColorScheme(
+			dashboard.NewFieldColorBuilder().Mode(dashboard.FieldColorModeIdThresholds),
+		)
 	}
 }
 
 // links renders links: those with a variable stand at the values, the others
 // at the panel.
-func (p Panel) links(b *dashboard.PanelBuilder) {
+func (p Panel) links(panel *dashboard.PanelBuilder) {
 	byColumn := p.Kind == Table
 	var ofPanel, ofData []builder
 	for _, l := range p.Links {
@@ -272,9 +274,14 @@ func (p Panel) links(b *dashboard.PanelBuilder) {
 				TargetBlank(true).
 				Url(strings.ReplaceAll(l.URL, "%s", value))
 			if built, err := outside.Build(); err != nil {
-				b.RecordError("links", err)
+				panel.RecordError("links", err)
 			} else {
-				b.OverrideByName(l.Label, []dashboard.DynamicConfigValue{{Id: "links", Value: []dashboard.DashboardLink{built}}})
+				panel.OverrideByName(
+					l.Label,
+					[]dashboard.DynamicConfigValue{
+						{Id: "links", Value: []dashboard.DashboardLink{built}},
+					},
+				)
 			}
 			continue
 		}
@@ -285,30 +292,35 @@ func (p Panel) links(b *dashboard.PanelBuilder) {
 			continue
 		}
 		if built, err := link.Build(); err != nil {
-			b.RecordError("links", err)
+			panel.RecordError("links", err)
 		} else {
-			b.OverrideByName(l.Label, []dashboard.DynamicConfigValue{{Id: "links", Value: []dashboard.DashboardLink{built}}})
+			panel.OverrideByName(
+				l.Label,
+				[]dashboard.DynamicConfigValue{
+					{Id: "links", Value: []dashboard.DashboardLink{built}},
+				},
+			)
 		}
 	}
 	if len(ofPanel) > 0 {
-		b.Links(ofPanel)
+		panel.Links(ofPanel)
 	}
 	if len(ofData) > 0 {
-		b.DataLinks(ofData)
+		panel.DataLinks(ofData)
 	}
 }
 
 func titleOf(uid string) string {
-	for _, b := range All() {
-		if b.UID == uid {
-			return strings.TrimPrefix(b.Title, "Muster / ")
+	for _, board := range All() {
+		if board.UID == uid {
+			return strings.TrimPrefix(board.Title, "Muster / ")
 		}
 	}
 	return uid
 }
 
 // draw sets what the kind of panel needs.
-func (p Panel) draw(b *dashboard.PanelBuilder) {
+func (p Panel) draw(panel *dashboard.PanelBuilder) {
 	legend := common.VizLegendOptions{
 		DisplayMode: common.LegendDisplayModeList,
 		Placement:   common.LegendPlacementBottom,
@@ -331,21 +343,21 @@ func (p Panel) draw(b *dashboard.PanelBuilder) {
 		o.ColorMode = common.BigValueColorModeValue
 		o.ReduceOptions = last
 		o.Orientation = common.VizOrientationAuto
-		b.Type("stat").Options(o)
+		panel.Type("stat").Options(o)
 	case Bars:
 		o := bargauge.NewOptions()
 		o.Orientation = common.VizOrientationHorizontal
 		o.ReduceOptions = last
 		o.DisplayMode = common.BarGaugeDisplayModeGradient
-		b.Type("bargauge").Options(o)
+		panel.Type("bargauge").Options(o)
 	case Table:
 		o := table.NewOptions()
 		o.Footer = nil
 		if p.SortBy != "" {
 			o.SortBy = []common.TableSortByFieldState{{DisplayName: p.SortBy, Desc: ptr(false)}}
 		}
-		p.paint(b)
-		b.Type("table").Options(o)
+		p.paint(panel)
+		panel.Type("table").Options(o)
 		for i := range p.Queries {
 			if p.Queries[i].Lang != SQL {
 				hidden, renamed := map[string]bool{"Time": true}, map[string]string{}
@@ -357,7 +369,7 @@ func (p Panel) draw(b *dashboard.PanelBuilder) {
 				} else {
 					renamed[ValueColumn] = p.Column
 				}
-				b.WithTransformation(
+				panel.WithTransformation(
 					dashboard.DataTransformerConfig{
 						Id:      "organize",
 						Options: map[string]any{"excludeByName": hidden, "renameByName": renamed},
@@ -366,7 +378,7 @@ func (p Panel) draw(b *dashboard.PanelBuilder) {
 			}
 		}
 		for _, name := range sortedKeys(p.Units) {
-			b.OverrideByName(
+			panel.OverrideByName(
 				name,
 				[]dashboard.DynamicConfigValue{{Id: "unit", Value: string(p.Units[name])}},
 			)
@@ -378,13 +390,13 @@ func (p Panel) draw(b *dashboard.PanelBuilder) {
 		o.ShowValue = common.VisibilityModeNever
 		o.PerPage = nil
 		o.Legend.ShowLegend = false
-		b.Type("status-history").Options(o)
+		panel.Type("status-history").Options(o)
 	case States:
 		o := statetimeline.NewOptions()
 		o.Legend = legend
 		o.Tooltip = tooltip
 		o.ShowValue = common.VisibilityModeNever
-		b.Type("state-timeline").Options(o)
+		panel.Type("state-timeline").Options(o)
 	case Lines, Stack:
 		o := timeseries.NewOptions()
 		o.Legend, o.Tooltip = legend, tooltip
@@ -392,7 +404,7 @@ func (p Panel) draw(b *dashboard.PanelBuilder) {
 		c.LineWidth = ptr(1.0)
 		c.ShowPoints = ptr(common.VisibilityModeNever)
 		c.FillOpacity = ptr(10.0)
-		p.words(b)
+		p.words(panel)
 		if p.Kind == Stack { // a line would draw what is 0 on top of the rest
 			c.LineWidth, c.FillOpacity = ptr(0.0), ptr(80.0)
 			c.Stacking = &common.StackingConfig{
@@ -405,6 +417,6 @@ func (p Panel) draw(b *dashboard.PanelBuilder) {
 				Mode: common.GraphThresholdsStyleModeLine,
 			}
 		}
-		b.Type("timeseries").Options(o).Custom(c)
+		panel.Type("timeseries").Options(o).Custom(c)
 	}
 }

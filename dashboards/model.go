@@ -252,32 +252,32 @@ func userVar() Var {
 }
 
 // figure, lines and the others make a panel with one query.
-func figurePanel(title, about string, u Unit, expr string) Panel {
+func figurePanel(title, about string, unit Unit, expr string) Panel {
 	return Panel{
 		Title:       title,
 		Description: about,
 		Kind:        Stat,
-		Unit:        u,
+		Unit:        unit,
 		Queries:     []Query{{Expr: expr}},
 	}
 }
 
-func linePanel(title, about string, u Unit, queries ...Query) Panel {
-	return Panel{Title: title, Description: about, Kind: Lines, Unit: u, Queries: queries}
+func linePanel(title, about string, unit Unit, queries ...Query) Panel {
+	return Panel{Title: title, Description: about, Kind: Lines, Unit: unit, Queries: queries}
 }
 
-func stackPanel(title, about string, u Unit, queries ...Query) Panel {
-	p := linePanel(title, about, u, queries...)
-	p.Kind = Stack
-	return p
+func stackPanel(title, about string, unit Unit, queries ...Query) Panel {
+	panel := linePanel(title, about, unit, queries...)
+	panel.Kind = Stack
+	return panel
 }
 
-func barPanel(title, about string, u Unit, expr, legend string) Panel {
+func barPanel(title, about string, unit Unit, expr, legend string) Panel {
 	return Panel{
 		Title:       title,
 		Description: about,
 		Kind:        Bars,
-		Unit:        u,
+		Unit:        unit,
 		Queries:     []Query{{Expr: expr, Legend: legend}},
 	}
 }
@@ -292,21 +292,21 @@ func sqlTable(title, about, sql string) Panel {
 	}
 }
 
-func sqlSeries(title, about string, u Unit, sql string) Panel {
+func sqlSeries(title, about string, unit Unit, sql string) Panel {
 	return Panel{
 		Title:       title,
 		Description: about,
 		Kind:        Stack,
-		Unit:        u,
+		Unit:        unit,
 		Queries:     []Query{{Expr: sql, Lang: SQL, Series: true}},
 	}
 }
 
 // sqlFigure is one large figure of the accounting store.
-func sqlFigure(title, about string, u Unit, sql string) Panel {
-	p := figurePanel(title, about, u, sql)
-	p.Queries[0].Lang = SQL
-	return p
+func sqlFigure(title, about string, unit Unit, sql string) Panel {
+	panel := figurePanel(title, about, unit, sql)
+	panel.Queries[0].Lang = SQL
+	return panel
 }
 
 // withinView is a stored view (accounting/query) over the dashboard's time, and ofJob
@@ -328,8 +328,8 @@ func useByUser(where string) string {
 	return "(SELECT user, account, toInt64(sum(count)) AS runs, sum(gpu_held_us) / 3.6e9 AS gpu_hours, sum(cpu_held_us) / 3.6e9 AS cpu_hours, toInt64(sumIf(count, ended_in AND state IN " +
 		kpi.Failed + ")) AS failed FROM " +
 		withinView("runs_within") + " WHERE isNotNull(start) AND " + where + by +
-		" AS r LEFT JOIN (SELECT user, account, sum(no_process_s + idle_s) AS idle_s, sum(util_s) AS util_s, sum(held_s) AS held_s FROM " +
-		withinView("gpus_within") + " WHERE " + where + by +
+		" AS r LEFT JOIN (SELECT user, account, sum(no_process_s + idle_s) AS idle_s, sum(util_s) AS util_s, sum(measured_s) AS held_s FROM " +
+		withinView("gpu_runs_within") + " WHERE " + where + by +
 		" AS g USING (user, account) LEFT JOIN (SELECT user, account, sum(cpu_s) AS cpu_s, sum(cpu_held_s) AS cpu_held_s FROM " +
 		withinView("nodes_within") + " WHERE " + where + by + " AS n USING (user, account)"
 }
@@ -371,7 +371,7 @@ func (p Panel) linked(board, variable, label string) Panel {
 	return p
 }
 
-func (p Panel) empty(why string) Panel { p.MayBeEmpty = why; return p }
+func (p Panel) empty(reason string) Panel { p.MayBeEmpty = reason; return p }
 
 func (p Panel) units(u map[string]Unit) Panel { p.Units = u; return p }
 

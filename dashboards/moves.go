@@ -117,37 +117,37 @@ func on(board, row string, moves ...Move) []Move {
 
 // up and down are panels that an action moves; the first may be several,
 // separated by semicolons.
-func up(panels string, a Action, of ...string) Move {
-	return Move{Panel: panels, Action: a, Way: Up, Of: strings.Join(of, "")}
+func up(panels string, action Action, of ...string) Move {
+	return Move{Panel: panels, Action: action, Way: Up, Of: strings.Join(of, "")}
 }
 
-func down(panels string, a Action, of ...string) Move {
-	m := up(panels, a, of...)
-	m.Way = Down
-	return m
+func down(panels string, action Action, of ...string) Move {
+	move := up(panels, action, of...)
+	move.Way = Down
+	return move
 }
 
 // noisy is up for figures that other things move too: a machine's, or what
 // chance decides.
-func noisy(panels string, a Action, of ...string) Move {
-	m := up(panels, a, of...)
-	m.Noisy = true
-	return m
+func noisy(panels string, action Action, of ...string) Move {
+	move := up(panels, action, of...)
+	move.Noisy = true
+	return move
 }
 
-func still(panel, why string) Move { return Move{Panel: panel, Why: why} }
+func still(panel, reason string) Move { return Move{Panel: panel, Why: reason} }
 
 // Moves lists the move of every panel.
 func Moves() []Move {
-	var out []Move
+	var moves []Move
 	for _, move := range slices.Concat(movesOfJobs(), movesOfPeople(), movesOfMachines(), movesOfController()) {
 		for name := range strings.SplitSeq(move.Panel, "; ") {
 			one := move
 			one.Panel = name
-			out = append(out, one)
+			moves = append(moves, one)
 		}
 	}
-	return out
+	return moves
 }
 
 func movesOfJobs() []Move {
@@ -467,41 +467,41 @@ func movesOfController() []Move {
 // Markdown is the page of the dashboards: what each panel shows, and what in a
 // lab moves it.
 func Markdown() string {
-	var b strings.Builder
-	b.WriteString(
+	var text strings.Builder
+	text.WriteString(
 		"# Dashboards\n\nGenerated from `dashboards/` by `make generate`; do not edit.\n\n" +
 			"Each panel with what it shows and which action of a lab moves it where; `TestEveryPanelMoves` in `test/e2e` does the actions, in this\n" +
 			"order, and looks at every panel. The sum of a panel's values moves, of SQL the number of rows, unless a series or column is named.\n\n" +
 			"| action | what is done |\n|---|---|\n",
 	)
-	for _, d := range Actions() {
-		fmt.Fprintf(&b, "| %s | %s |\n", d.Action, d.What)
+	for _, doing := range Actions() {
+		fmt.Fprintf(&text, "| %s | %s |\n", doing.Action, doing.What)
 	}
 	moves := map[string]Move{}
-	for _, m := range Moves() {
-		moves[m.Board+"/"+m.Row+"/"+m.Panel] = m
+	for _, move := range Moves() {
+		moves[move.Board+"/"+move.Row+"/"+move.Panel] = move
 	}
-	for _, d := range All() {
+	for _, board := range All() {
 		fmt.Fprintf(
-			&b,
+			&text,
 			"\n## %s\n\n`%s`. %s\n",
-			strings.TrimPrefix(d.Title, "Muster / "),
-			d.UID,
-			d.Description,
+			strings.TrimPrefix(board.Title, "Muster / "),
+			board.UID,
+			board.Description,
 		)
-		for _, row := range d.Rows {
-			fmt.Fprintf(&b, "\n%s\n\n| panel | shows | moved by |\n|---|---|---|\n", row.Title)
-			for _, p := range row.Panels {
+		for _, row := range board.Rows {
+			fmt.Fprintf(&text, "\n%s\n\n| panel | shows | moved by |\n|---|---|---|\n", row.Title)
+			for _, panel := range row.Panels {
 				fmt.Fprintf(
-					&b,
+					&text,
 					"| %s | %s | %s |\n",
-					p.Title,
-					strings.ReplaceAll(p.Description, "|", "\\|"),
-					moves[d.UID+
-						"/"+row.Title+"/"+p.Title],
+					panel.Title,
+					strings.ReplaceAll(panel.Description, "|", "\\|"),
+					moves[board.UID+
+						"/"+row.Title+"/"+panel.Title],
 				)
 			}
 		}
 	}
-	return b.String()
+	return text.String()
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/scheduler"
+	"github.com/musterhpc/muster/scheduler/timeline"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -66,8 +67,14 @@ func (w *world) judgeChoice(before *state.State, j *state.Job, s *scheduler.Star
 			}
 		}
 	}
-	if least := min(j.Spec.Time.Min, j.Spec.Time.Limit); s.Limit < least || (s.Limit < j.Spec.Time.Limit && least == 0) { // an update may bring the limit below --time-min
-		w.rt.Fatalf("job %d gets the time limit %d; it asked for %d, at least %d", j.ID, s.Limit, j.Spec.Time.Limit, least)
+	// An update may bring the limit below --time-min, and a job ends with its reservation.
+	asked := j.Spec.Time.Limit
+	if view, barred := timeline.ViewReservations(before, j.Spec, w.now); barred == nil {
+		asked = view.CapLimit(asked, w.now)
+	}
+	least := min(j.Spec.Time.Min, asked)
+	if s.Limit < least || (s.Limit < asked && least == 0) {
+		w.rt.Fatalf("job %d gets the time limit %d; it can have %d, at least %d", j.ID, s.Limit, asked, least)
 	}
 }
 

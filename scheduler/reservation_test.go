@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"testing"
 
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/scheduler"
@@ -200,5 +201,36 @@ func (w *world) judgeReservations(before *state.State, j *state.Job, s *schedule
 				end = start.Add(r.End.Sub(r.Start))
 			}
 		}
+	}
+}
+
+// TestTheQueueForgetsWhatAReservationLeft: the limit that what was left of one day's
+// reservation had shortened is whole again on the next day.
+func TestTheQueueForgetsWhatAReservationLeft(t *testing.T) {
+	s := newSession(t)
+	s.configure("DefMemPerCPU=100\nNodeName=n1 CPUs=8 RealMemory=16000\nPartitionName=p Nodes=ALL Default=YES DefaultTime=60")
+	s.run("register n1")
+	s.run("reserve r users=root nodes=n1 flags=DAILY duration=60")
+	s.run("sbatch --reservation=r -t 1:00:00 -J before -n8")
+	s.run("pass")
+	s.run("advance 0:20:00")
+	s.run("sbatch --reservation=r -t 0:50:00 -J after -n8")
+	var queue scheduler.Queue
+	next := func() *scheduler.Outcome {
+		out, err := scheduler.Pass(s.head.Freeze(), s.now, scheduler.PassOptions{Queue: &queue})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	if out := next(); len(out.Starts) != 0 {
+		t.Fatalf("%s\nit starts beside the job that has the node: %+v", s.out, out.Starts)
+	}
+	s.run("exit 1")
+	s.run("advance 23:40:00")
+	s.run("register n1")
+	out := next()
+	if len(out.Starts) != 1 || out.Starts[0].Limit != 50*spec.Minute {
+		t.Errorf("%s\non the next day it does not start with its whole limit: %+v", s.out, out.Starts)
 	}
 }

@@ -13,35 +13,35 @@ import (
 // Decide turns a command into events, folded into the trial's state at once. A
 // refusal is a *spec.Error and leaves no event behind. After any other error the
 // trial must be dropped, because a rule of the ledger is broken.
-func Decide(t *trial.Trial, cmd Command) (Result, error) { return decide.Decide(t, cmd) }
+func Decide(t *trial.Trial, command Command) (Result, error) { return decide.Decide(t, command) }
 
 // Pass looks at the whole queue of a frozen state and proposes what to start,
 // whom to preempt and why the other jobs wait.
-func Pass(st *state.State, now spec.Instant, opt PassOptions) (*Outcome, error) {
-	return pass.Pass(st, now, opt)
+func Pass(cluster *state.State, now spec.Instant, options PassOptions) (*Outcome, error) {
+	return pass.Pass(cluster, now, options)
 }
 
 // Explore runs a pass up to one pending job, so that the caller can ask when
 // other requests would start in its place. It is nil if a pass does not get to
 // the job.
 func Explore(
-	st *state.State,
+	cluster *state.State,
 	now spec.Instant,
 	uid spec.JobUID,
-	opt PassOptions,
+	options PassOptions,
 ) (*Explorer, error) {
-	return pass.Explore(st, now, uid, opt)
+	return pass.Explore(cluster, now, uid, options)
 }
 
 // Confirm runs a whole pass in which jobs ask for something else, and tells
 // when the first of them would start. It is false if that cannot be told.
 func Confirm(
-	st *state.State,
+	cluster *state.State,
 	now spec.Instant,
 	changes []Change,
-	opt PassOptions,
+	options PassOptions,
 ) (spec.Instant, bool) {
-	return pass.Confirm(st, now, changes, opt)
+	return pass.Confirm(cluster, now, changes, options)
 }
 
 // What a pass takes and gives.
@@ -115,8 +115,8 @@ type (
 func JobKey(typed string) string { return decide.JobKey(typed) }
 
 // OpenToHolds refuses a node that takes no holds of other schedulers now.
-func OpenToHolds(st *state.State, now spec.Instant, n *state.Node) error {
-	return decide.OpenToHolds(st, now, n)
+func OpenToHolds(cluster *state.State, now spec.Instant, node *state.Node) error {
+	return decide.OpenToHolds(cluster, now, node)
 }
 
 // Commands of other schedulers.
@@ -145,6 +145,7 @@ type (
 	RaiseVersion    = decide.RaiseVersion
 	NoteLostHistory = decide.NoteLostHistory
 	HoldOrphans     = decide.HoldOrphans
+	AdoptRun        = decide.AdoptRun
 	Report          = decide.Report
 	LaunchFailed    = decide.LaunchFailed
 	BatchOver       = decide.BatchOver
@@ -171,52 +172,58 @@ type (
 )
 
 // Accepts tells whether a request would be taken in a pending job's place.
-func Accepts(st *state.State, now spec.Instant, j *state.Job, jobSpec *spec.JobSpec) bool {
-	return decide.Accepts(st, now, j, jobSpec)
+func Accepts(cluster *state.State, now spec.Instant, job *state.Job, jobSpec *spec.JobSpec) bool {
+	return decide.Accepts(cluster, now, job, jobSpec)
 }
 
 // Ahead counts the jobs that a pass would look at before a pending one.
 func Ahead(
-	st *state.State,
+	cluster *state.State,
 	now spec.Instant,
 	uid spec.JobUID,
 ) int {
-	return pass.Ahead(st, now, uid)
+	return pass.Ahead(cluster, now, uid)
 }
 
 // Nodes tells which nodes of a partition a request may use, and which it must.
 func Nodes(
-	st *state.State,
+	cluster *state.State,
 	part *state.Partition,
 	jobSpec *spec.JobSpec,
 ) (may, must spec.Bitset, err error) {
-	n, err := eligible.AllowedNodes(st, part, jobSpec)
-	return n.Set, n.Must, err
+	set, err := eligible.AllowedNodes(cluster, part, jobSpec)
+	return set.Set, set.Must, err
 }
 
 // QOSToTry lists the QOS that jobs of an association may name, except those
 // that need a reservation or refuse what could wait.
-func QOSToTry(st *state.State, assoc uint32) []string { return eligible.QOSToTry(st, assoc) }
+func QOSToTry(cluster *state.State, assoc uint32) []string {
+	return eligible.QOSToTry(cluster, assoc)
+}
 
 // TermState says how one term of a dependency stands, for display.
-func TermState(st *state.State, j *state.Job, t *spec.DependencyTerm, now spec.Instant) string {
-	return eligible.TermState(st, j, t, now)
+func TermState(
+	cluster *state.State, job *state.Job, term *spec.DependencyTerm, now spec.Instant,
+) string {
+	return eligible.TermState(cluster, job, term, now)
 }
 
 // LeasesOver lists the runs that a node owes and whose leases are over, if the
 // controller has not answered the node's heartbeats for so long.
 func LeasesOver(
-	n *state.Node,
+	node *state.Node,
 	unanswered spec.Span,
 ) []Run {
-	return decide.LeasesOver(n, unanswered)
+	return decide.LeasesOver(node, unanswered)
 }
 
 // FenceProgramOf names the program that is to be asked about a node that does not
 // answer, and the runs that the node owes; empty where none is.
-func FenceProgramOf(st *state.State, n *state.Node) (program string, owed []Run) {
-	return decide.FenceProgramOf(st, n)
+func FenceProgramOf(cluster *state.State, node *state.Node) (program string, owed []Run) {
+	return decide.FenceProgramOf(cluster, node)
 }
 
 // PowerTimes are the times that count for a node's power in its partitions.
-func PowerTimes(st *state.State, n *state.Node) spec.PowerTimes { return decide.PowerTimes(st, n) }
+func PowerTimes(cluster *state.State, node *state.Node) spec.PowerTimes {
+	return decide.PowerTimes(cluster, node)
+}

@@ -175,7 +175,7 @@ func TestStepLayout(t *testing.T) {
 		"GPUs of the step, even": {spec.StepSpec{Tasks: 2, Exact: true, PerStep: gpus(2)}, "n1:1/1/1 n2:1/1/1", "n1:1/1/1 n2:1/1/1"},
 		"GPUs of tasks":          {spec.StepSpec{Tasks: 3, Exact: true, PerTask: gpus(1)}, "n1:2/2/2 n2:1/1/1", "2016"},
 		"too many GPUs":          {spec.StepSpec{Tasks: 1, PerNode: gpus(3)}, "2005", ""},
-		"too many GPUs in all":   {spec.StepSpec{Tasks: 2, PerStep: gpus(5)}, "2014", ""},
+		"too many GPUs in all":   {spec.StepSpec{Tasks: 2, PerStep: gpus(5)}, "2072", ""},
 		"named node":             {spec.StepSpec{Nodes: "n2"}, "n2:1/4/2", "2016"},
 		"not that node":          {spec.StepSpec{Exclude: "n1"}, "n2:1/4/2", "2016"},
 		"from the second":        {spec.StepSpec{Relative: 2}, "n2:1/4/2", "2016"},
@@ -349,6 +349,45 @@ func TestStepOutOfMemory(t *testing.T) {
 	}
 	if st.Spec != nil || st.Layout != nil {
 		t.Errorf("the step that is over keeps %+v, %+v", st.Spec, st.Layout)
+	}
+}
+
+// TestScriptOutlivesStepOutOfMemory: what a node says that a job used tells of its steps
+// too. A script that goes on after a step ran out of memory, and succeeds, makes the job one
+// that succeeded; one that the kernel killed a process of does not.
+func TestScriptOutlivesStepOutOfMemory(t *testing.T) {
+	for _, tc := range []struct {
+		own  bool // a process of the script was killed too
+		want spec.JobState
+	}{{false, spec.Completed}, {true, spec.OutOfMemory}} {
+		tr := stepCluster(t)
+		res, err := scheduler.Decide(tr, scheduler.StartStep{UID: 1, Spec: &spec.StepSpec{Nodes: "n1"}, Ticket: "x"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		run := scheduler.Run{UID: 1, Attempt: 1}
+		killed := spec.Usage{OOMKilled: true}
+		commands := []scheduler.Command{scheduler.Report{Node: "n1", Run: run, StepOver: &scheduler.StepOver{
+			Step: res.Step, Result: event.StepResult{Exit: spec.ExitStatus{Signal: 9}}, Usage: killed,
+		}}}
+		for i, node := range tr.Job(1).Alloc.Nodes {
+			done := &scheduler.NodeDone{}
+			if i == 0 {
+				done.Usage = killed
+				done.OOM = tc.own
+				done.Batch = &event.StepResult{}
+			}
+			commands = append(commands, scheduler.Report{Node: node.Name, Run: run, Done: done})
+		}
+		for _, cmd := range commands {
+			if _, err := scheduler.Decide(tr, cmd); err != nil {
+				t.Fatal(err)
+			}
+			sound(t, tr)
+		}
+		if j := tr.Job(1); j.State != tc.want {
+			t.Errorf("killed in the script itself: %v: the job is %s %+v, want %s", tc.own, j.State, j.Exit, tc.want)
+		}
 	}
 }
 

@@ -71,6 +71,7 @@ func (s *session) end(j *state.Job, batch *event.StepResult, usage spec.Usage) e
 		}
 		done := &scheduler.NodeDone{Usage: usage}
 		if i == 0 {
+			done.OOM = usage.OOMKilled
 			done.Batch = batch
 		}
 		if err := s.report(scheduler.Report{Node: j.Alloc.Nodes[i].Name, Run: scheduler.Run{UID: j.UID, Attempt: j.Attempt}, Done: done}); err != nil {

@@ -20,40 +20,42 @@ type Answer struct {
 }
 
 // tryOut submits a job on a fork and runs a pass over it.
-func tryOut(st *state.State, cmd Submit, now spec.Instant, actor event.Actor) (*Answer, error) {
-	t := trial.On(st.Fork(), now, actor, "test-only")
-	res, err := Decide(t, cmd)
+func tryOut(
+	cluster *state.State, cmd Submit, now spec.Instant, actor event.Actor,
+) (*Answer, error) {
+	t := trial.On(cluster.Fork(), now, actor, "test-only")
+	result, err := Decide(t, cmd)
 	if err != nil {
 		return nil, err
 	}
 	answer := &Answer{Start: t.Now}
-	parts := []*state.Job{t.Job(res.UID)}
+	parts := []*state.Job{t.Job(result.UID)}
 	if len(cmd.Rest) > 0 {
 		parts = t.Components(parts[0])
 	}
-	out, err := Pass(t.Freeze(), t.Now, PassOptions{})
+	outcome, err := Pass(t.Freeze(), t.Now, PassOptions{})
 	if err != nil {
 		return nil, err
 	}
 	for _, job := range parts {
 		found := false
-		for i := range out.Starts {
-			if s := &out.Starts[i]; s.UID == job.UID {
+		for i := range outcome.Starts {
+			if start := &outcome.Starts[i]; start.UID == job.UID {
 				answer.Nodes, answer.Partition = append(
 					answer.Nodes,
-					pass.NodeIDs(s.Alloc)...), s.Alloc.Partition
-				answer.CPUs, found = answer.CPUs+s.Alloc.TRES.CPU, true
+					pass.NodeIDs(start.Alloc)...), start.Alloc.Partition
+				answer.CPUs, found = answer.CPUs+start.Alloc.TRES.CPU, true
 			}
 		}
 		if found {
 			continue
 		}
-		for _, r := range out.Reasons {
+		for _, r := range outcome.Reasons {
 			if r.UID == job.UID {
 				answer.Reason = r.Reason
 			}
 		}
-		planned := out.Plan.Of(job.UID)
+		planned := outcome.Plan.Of(job.UID)
 		if planned == nil {
 			return answer, ErrNoStart
 		}
@@ -67,8 +69,10 @@ func tryOut(st *state.State, cmd Submit, now spec.Instant, actor event.Actor) (*
 
 // TestOnly answers --test-only: when and where a job would start if it were
 // submitted now. Nothing is stored.
-func TestOnly(st *state.State, cmd Submit, now spec.Instant, actor event.Actor) (*Answer, error) {
-	return tryOut(st, cmd, now, actor)
+func TestOnly(
+	cluster *state.State, cmd Submit, now spec.Instant, actor event.Actor,
+) (*Answer, error) {
+	return tryOut(cluster, cmd, now, actor)
 }
 
 // ErrNoStart tells that no start can be predicted for a job.

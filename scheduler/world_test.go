@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 
 	"pgregory.net/rapid"
 
@@ -392,8 +393,17 @@ func (w *world) judgeAlone(frozen *state.State, opt scheduler.PassOptions, out *
 	committed := slices.DeleteFunc(slices.Clone(w.last), func(e event.Envelope) bool { return e.Event.Kind() == event.KindReasonsChanged })
 	same := func(a, b event.Envelope) bool { return a.At == b.At && reflect.DeepEqual(a.Event, b.Event) }
 	if !slices.EqualFunc(alone.Ahead.Events, committed, same) {
-		w.rt.Fatalf("the pass made\n%+v\nand the commit\n%+v", alone.Ahead.Events, committed)
+		w.rt.Fatalf("the pass made\n%s\nand the commit\n%s\n%s", eventsText(alone.Ahead.Events), eventsText(committed), dump(out, frozen))
 	}
+}
+
+// eventsText writes events with their content, one a line.
+func eventsText(events []event.Envelope) string {
+	var text strings.Builder
+	for i := range events {
+		fmt.Fprintf(&text, "%s %+v\n", events[i].Event.Kind(), events[i].Event)
+	}
+	return text.String()
 }
 
 // step does one random thing.

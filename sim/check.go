@@ -3,11 +3,12 @@ package sim
 import (
 	"slices"
 
+	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/spec"
 )
 
-// truth is what really happened, written down by the world itself.
+// truth records what really happened in the world, independently of the scheduler's state.
 type truth struct {
 	acked    map[spec.JobUID]string // submissions that were acknowledged
 	attempts map[run]bool           // starts that became durable
@@ -30,8 +31,8 @@ func newTruth() *truth {
 	}
 }
 
-// noteBegins notes that processes of an attempt live on a node: never while
-// another attempt of the job lives anywhere, and once a node.
+// noteBegins records that an attempt's processes began on a node. It fails the seed if
+// another attempt of the job is alive anywhere, or this one began on the node before.
 func (t *truth) noteBegins(world *World, node string, r run) {
 	if !t.attempts[r] {
 		world.failSeed(
@@ -72,20 +73,20 @@ func (t *truth) noteBegins(world *World, node string, r run) {
 
 func (t *truth) noteEnds(_ *World, _ string, r run) { t.alive[r.uid][r]-- }
 
-// isSettled tells that nothing that can still end is left.
+// isSettled tells that no job is left that can still end.
 func (w *World) isSettled() bool {
-	if !w.ctl.up || len(w.ctl.flying) > 0 {
+	if !w.ctl.up || len(w.ctl.flying)+len(w.ctl.waiting) > 0 {
 		return false
 	}
-	left, st := w.pods.podsLeft(), w.ctl.st
-	st.Jobs.Range(func(_ uint64, job *state.Job) bool {
-		if !job.State.Terminal() && !isHopeless(st, job, 0) {
+	left, cluster := w.pods.podsLeft(), w.ctl.st
+	cluster.Jobs.Range(func(_ uint64, job *state.Job) bool {
+		if !job.State.Terminal() && !isHopeless(cluster, job, 0) {
 			left = true
 		}
 		left = left || job.HoldsNodes()
 		return !left
 	})
-	st.Nodes.Range(func(_ uint64, n *state.Node) bool {
+	cluster.Nodes.Range(func(_ uint64, n *state.Node) bool {
 		left = left || len(n.Unfenced) > 0 || len(n.Holds) > 0
 		return !left
 	})
@@ -93,37 +94,44 @@ func (w *World) isSettled() bool {
 }
 
 // isHopeless tells a pending job that rightly waits for ever: its dependency can
-// never hold, it alone is over a limit, or it waits for such a job.
-func isHopeless(st *state.State, job *state.Job, depth int) bool {
-	reason := &job.Reason
-	if reason.Code == spec.ReasonDependencyNever || reason.Hopeless() ||
-		(job.Spec.Place.Reservation != "" && st.Reservation(job.Spec.Place.Reservation) == nil) {
+// never hold, it alone is over a limit, or it waits for such a job, itself or with
+// another component.
+func isHopeless(cluster *state.State, job *state.Job, depth int) bool {
+	if isHopelessAlone(cluster, job, depth) {
 		return true
 	}
-	if job.Het != nil && depth < 100 &&
-		slices.ContainsFunc(
-			st.Components(job),
-			func(c *state.Job) bool { return c != job && c.State == spec.Pending && isHopeless(st, c, 100) },
-		) {
+	return job.Het != nil && slices.ContainsFunc(cluster.Components(job),
+		func(component *state.Job) bool {
+			return component != job && component.State == spec.Pending &&
+				isHopelessAlone(cluster, component, depth)
+		})
+}
+
+// isHopelessAlone is isHopeless without regard to the other components of a heterogeneous job.
+func isHopelessAlone(cluster *state.State, job *state.Job, depth int) bool {
+	reason := &job.Reason
+	if reason.Code == spec.ReasonDependencyNever || reason.Hopeless() ||
+		(job.Spec.Place.Reservation != "" &&
+			cluster.Reservation(job.Spec.Place.Reservation) == nil) {
 		return true
 	}
 	if job.State != spec.Pending || job.Spec.Queue.Dependency == nil || depth > 100 {
 		return false
 	}
 	for _, term := range job.Spec.Queue.Dependency.Terms {
-		if on := st.Job(term.UID); on != nil && on.State == spec.Pending &&
-			isHopeless(st, on, depth+1) {
+		if on := cluster.Job(term.UID); on != nil && on.State == spec.Pending &&
+			isHopeless(cluster, on, depth+1) {
 			return true
 		}
 		if term.Kind != spec.Singleton {
 			continue
 		}
 		for uid := spec.JobUID(1); uid < job.UID; uid++ {
-			o := st.Job(uid)
-			if o == nil || o.State != spec.Pending || !isNamesake(o, job) {
+			other := cluster.Job(uid)
+			if other == nil || other.State != spec.Pending || !isNamesake(other, job) {
 				continue
 			}
-			if isHopeless(st, o, depth+1) {
+			if isHopeless(cluster, other, depth+1) {
 				return true
 			}
 		}
@@ -131,13 +139,13 @@ func isHopeless(st *state.State, job *state.Job, depth int) bool {
 	return false
 }
 
-// finalChecks hold after the faults have ceased.
+// finalChecks checks what must hold after the faults have ceased.
 func (w *World) finalChecks() {
-	st := w.ctl.st
+	cluster := w.ctl.st
 	if !w.isSettled() {
-		st.Jobs.Range(func(_ uint64, job *state.Job) bool {
-			if (!job.State.Terminal() && !isHopeless(st, job, 0)) || job.HoldsNodes() {
-				st.Nodes.Range(func(_ uint64, n *state.Node) bool {
+		cluster.Jobs.Range(func(_ uint64, job *state.Job) bool {
+			if (!job.State.Terminal() && !isHopeless(cluster, job, 0)) || job.HoldsNodes() {
+				cluster.Nodes.Range(func(_ uint64, n *state.Node) bool {
 					w.noteLine(
 						"%s: admin %d, power %d, reboot %v, lost %v, jobs %v",
 						n.Spec.Name,
@@ -149,11 +157,11 @@ func (w *World) finalChecks() {
 					)
 					return true
 				})
-				for i := range st.Reservations {
-					w.noteLine("reservation %+v", st.Reservations[i])
+				for i := range cluster.Reservations {
+					w.noteLine("reservation %+v", cluster.Reservations[i])
 				}
 				w.noteLine(
-					"%+v waits for %+v in %v",
+					"size %+v: reason %+v, partitions %v",
 					job.Spec.Size,
 					job.Reason,
 					job.Spec.Partitions,
@@ -171,32 +179,46 @@ func (w *World) finalChecks() {
 		})
 	}
 	w.pods.checkFinal()
-	for uid := range w.truth.acked {
-		if uid >= st.NextUID {
+	submitted := w.group.submissions()
+	for uid, name := range w.truth.acked {
+		if uid >= cluster.NextUID || submitted[uid] != name {
 			w.failSeed("acknowledged job uid %d is lost", uid)
 		}
 	}
 	for uid, runs := range w.truth.alive {
 		for r, n := range runs {
 			if n > 0 {
-				w.failSeed("processes of attempt %d of job uid %d outlive it", r.attempt, uid)
+				w.failSeed("processes of attempt %d of job uid %d are still alive at the end", r.attempt, uid)
 			}
 		}
 	}
-	st.Nodes.Range(func(_ uint64, n *state.Node) bool {
+	cluster.Nodes.Range(func(_ uint64, n *state.Node) bool {
 		if len(n.Unfenced) > 0 {
-			w.failSeed("node %s still owes the end of %v", n.Spec.Name, n.Unfenced)
+			w.failSeed("node %s still has unfenced runs: %v", n.Spec.Name, n.Unfenced)
 		}
 		if !n.Unused() || !n.UsedCPU.Empty() || !n.UsedGPU.Empty() || n.UsedMem != 0 {
-			w.failSeed("node %s still holds something: %v", n.Spec.Name, n.Jobs)
+			w.failSeed("node %s still has something allocated; jobs %v", n.Spec.Name, n.Jobs)
 		}
 		return true
 	})
 	full := state.New()
-	w.ctl.foldLog(full, w.ctl.log)
-	if w.err == nil && full.Hash() != st.Hash() {
+	w.ctl.foldEntries(full, w.group.chosen)
+	if w.err == nil && full.Hash() != cluster.Hash() {
 		w.failSeed("the live state is not the fold of the log")
 	}
+}
+
+// submissions are the names of all jobs that the log has, by uid.
+func (g *group) submissions() map[spec.JobUID]string {
+	names := map[spec.JobUID]string{}
+	for _, e := range g.chosen {
+		for i := range e.batch.events {
+			if submitted, ok := e.batch.events[i].Event.(*event.JobSubmitted); ok {
+				names[submitted.UID] = submitted.Spec.Name
+			}
+		}
+	}
+	return names
 }
 
 // isNamesake tells whether two jobs exclude each other by --dependency=singleton.

@@ -2,6 +2,8 @@ package sim
 
 import (
 	"bytes"
+	"fmt"
+	"slices"
 
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/state"
@@ -12,26 +14,31 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-// controller is the single writer over a simulated disk: batches that are
-// decided but not yet synced are lost when it dies.
+// controller is one turn of a member as the leader: the single writer of the log. Batches that are
+// decided but on no disk yet are lost when its process ends. Batches only on its own
+// disk are lost too, unless a later leader has them.
 type controller struct {
-	w       *World
-	up      bool
-	life    int // counts restarts: things of an earlier life are void
-	st      *state.State
-	log     [][]byte // durable batches
-	snap    []byte   // an encoded state …
-	snapAt  int      // … after this many batches
-	flying  []*batch
-	crashes int
+	w    *World
+	m    *member
+	term uint64
+	up   bool // it serves: the first entry of its term is committed
+	over bool // the turn has ended: its work in flight is void
+
+	st       *state.State
+	flying   []*batch // decided, not yet on its own disk
+	waiting  []*batch // on its own disk, not yet chosen
+	chosen   int      // entries of its log that a majority has on its disks
+	copies   map[*member]int
+	contact  map[*member]spec.Instant // when each member last answered
+	patience spec.Span                // how long it believes that it leads without a majority
+
 	queue   scheduler.Queue
 	plan    *view.Plan
 	kept    *scheduler.Promises
-	last    *state.State // after the last command; nil: after a restart
-	durable *state.State // after the last batch on the disk: what readers are shown
-	skew    spec.Span    // of its clock
+	last    *state.State // after the last command; nil: at the beginning
+	durable *state.State // after the last batch that was chosen: what readers are shown
 	heard   map[string]spec.Instant
-	began   spec.Instant // this life
+	began   spec.Instant
 	// For leases: when it last answered a heartbeat of each node, and when the node
 	// had sent that, by its own clock.
 	answered map[string]spec.Instant
@@ -43,54 +50,59 @@ type batch struct {
 	events []event.Envelope
 	after  *state.State
 	acks   []func(error)
+	place  int // entries of the log up to and with this batch
+	// cancelled are jobs of pods that end with this batch and had not started.
+	cancelled []spec.JobUID
 }
 
-func newController(w *World) *controller {
+func newController(m *member) *controller {
 	return &controller{
-		w:        w,
-		up:       true,
-		st:       state.New(),
-		durable:  state.New(),
+		w:        m.g.w,
+		m:        m,
+		term:     m.term,
+		copies:   map[*member]int{},
+		contact:  map[*member]spec.Instant{},
 		heard:    map[string]spec.Instant{},
 		answered: map[string]spec.Instant{},
 		sent:     map[string]int64{},
+		began:    m.g.w.now,
 	}
 }
 
-// simLicences is how many there are of licence l.
+// simLicences is the total of licence l.
 const simLicences = 3
 
 // clockNow is what the controller's clock says.
-func (c *controller) clockNow() spec.Instant { return c.w.now.Add(c.skew) }
+func (c *controller) clockNow() spec.Instant { return c.w.now.Add(c.m.skew) }
 
 // foundCluster creates the cluster.
 func (c *controller) foundCluster() {
 	profile := c.w.profile
-	cfg := &spec.Config{
+	config := &spec.Config{
 		ClusterName: "sim",
 		GresTypes:   []string{"gpu", "shard"},
 		Licenses:    []spec.Count{{Name: "l", N: simLicences}},
 		MaxNodes:    uint32(profile.Nodes + profile.Strangers + 1),
 	}
-	cfg.Sched = spec.SchedConfig{Backfill: true, Memory: true}
-	cfg.Limits = spec.JobLimits{JobRequeue: true, DefMemPerCPU: 10, MaxJobCount: 100000}
-	cfg.Timing = spec.Timing{
+	config.Sched = spec.SchedConfig{Backfill: true, Memory: true}
+	config.Limits = spec.JobLimits{JobRequeue: true, DefMemPerCPU: 10, MaxJobCount: 100000}
+	config.Timing = spec.Timing{
 		KillWait:        5 * spec.Second,
 		MinJobAge:       2 * spec.Minute,
 		NodeTimeout:     30 * spec.Second,
 		ReturnToService: 2,
 	}
-	cfg.Enforce.Limits = true
-	cfg.Fencing = profile.fencingPolicy()
+	config.Enforce.Limits = true
+	config.Fencing = profile.fencingPolicy()
 	for i := range profile.Nodes {
 		nodeSpec := profile.nodeSpec(nodeName(i))
 		if profile.Power && i > 0 {
 			nodeSpec.State = "CLOUD"
 		}
-		cfg.Nodes = append(cfg.Nodes, nodeSpec)
+		config.Nodes = append(config.Nodes, nodeSpec)
 	}
 	if profile.Power {
-		cfg.Power = &spec.PowerConfig{
+		config.Power = &spec.PowerConfig{
 			Suspend:   "off",
 			Resume:    "on",
 			IdleAfter: 30 * spec.Second,
@@ -99,13 +111,13 @@ func (c *controller) foundCluster() {
 			DownRate:  60,
 			UpRate:    30,
 		}
-		cfg.RebootProgram = "reboot"
+		config.RebootProgram = "reboot"
 	}
 	names := make([]string, profile.Nodes)
 	for i := range names {
 		names[i] = nodeName(i)
 	}
-	cfg.Partitions = []spec.PartitionSpec{
+	config.Partitions = []spec.PartitionSpec{
 		{
 			Name:        "main",
 			NodeNames:   names,
@@ -115,9 +127,12 @@ func (c *controller) foundCluster() {
 		},
 	}
 	if profile.Preempt > 0 {
-		cfg.Sched.PreemptType, cfg.Sched.PreemptMode = "preempt/partition_prio", [...]string{1: "CANCEL", 2: "REQUEUE", 3: "SUSPEND,GANG", 4: "SUSPEND,GANG"}[profile.Preempt]
-		cfg.Partitions = append(
-			cfg.Partitions,
+		config.Sched.PreemptType, config.Sched.PreemptMode = "preempt/partition_prio",
+			[...]string{
+				1: "CANCEL", 2: "REQUEUE", 3: "SUSPEND,GANG", 4: "SUSPEND,GANG",
+			}[profile.Preempt]
+		config.Partitions = append(
+			config.Partitions,
 			spec.PartitionSpec{
 				Name:         "top",
 				NodeNames:    names,
@@ -127,10 +142,10 @@ func (c *controller) foundCluster() {
 			},
 		)
 		if profile.Preempt == 4 {
-			cfg.Partitions[0].OverSubscribe = "FORCE:2"
+			config.Partitions[0].OverSubscribe = "FORCE:2"
 		}
 	}
-	profile.varyCluster(cfg, names)
+	profile.varyCluster(config, names)
 	qos := spec.QOS{ID: 1, Name: "normal"}
 	if profile.QOSCap {
 		qos.MaxTRESPerUser = spec.Limits{{Name: "cpu", N: int64(profile.CPUs)}}
@@ -147,8 +162,8 @@ func (c *controller) foundCluster() {
 		scheduler.Policy{Events: append(policy, floorPolicy(profile.Floor)...)},
 		nil,
 	)
-	c.w.config = cfg
-	c.decideCommand(event.Actor{}, scheduler.Configure{Config: cfg}, nil)
+	c.w.config = config
+	c.decideCommand(event.Actor{}, scheduler.Configure{Config: config}, nil)
 }
 
 // floorPolicy are the accounts of the users where the first one's is guaranteed
@@ -170,7 +185,7 @@ func floorPolicy(cpus int) []event.Event {
 	}
 	floor := assoc(2, 1, floorAccount, "")
 	floor.Association.Guaranteed = spec.Limits{{Name: "cpu", N: int64(cpus)}}
-	out := []event.Event{
+	events := []event.Event{
 		&event.AccountPut{Account: spec.Account{Name: "root"}},
 		&event.AccountPut{Account: spec.Account{Name: floorAccount}},
 		&event.AccountPut{Account: spec.Account{Name: "a"}},
@@ -179,19 +194,19 @@ func floorPolicy(cpus int) []event.Event {
 		assoc(3, 1, "a", ""),
 	}
 	for n := range users {
-		who := userActor(n)
+		actor := userActor(n)
 		in := "a"
 		parent := uint32(3)
 		if n == 0 {
 			in, parent = floorAccount, 2
 		}
-		out = append(
-			out,
-			&event.UserPut{User: spec.User{Name: who.Name, DefaultAccount: in}},
-			assoc(uint32(10+n), parent, in, who.Name),
+		events = append(
+			events,
+			&event.UserPut{User: spec.User{Name: actor.Name, DefaultAccount: in}},
+			assoc(uint32(10+n), parent, in, actor.Name),
 		)
 	}
-	return out
+	return events
 }
 
 // floorAccount is that of the first user where it is guaranteed something.
@@ -201,7 +216,7 @@ const floorAccount = "gold"
 // it was refused, and never if the controller dies first.
 func (c *controller) decideCommand(
 	actor event.Actor,
-	cmd scheduler.Command,
+	command scheduler.Command,
 	ack func(scheduler.Result, error),
 ) {
 	if !c.up {
@@ -211,24 +226,26 @@ func (c *controller) decideCommand(
 		c.last = c.st.Freeze()
 	}
 	t := trial.On(c.st, c.clockNow(), actor, "")
-	res, err := scheduler.Decide(t, cmd)
+	result, err := scheduler.Decide(t, command)
 	if err != nil && spec.CodeOf(err) == 0 {
-		c.w.failSeed("%T: %v", cmd, err)
+		c.w.failSeed("%T: %v", command, err)
 		return
 	}
 	if err := c.st.Check(); err != nil {
-		c.w.failSeed("after %T: %v", cmd, err)
+		c.w.failSeed("after %T: %v", command, err)
 		return
 	}
-	c.w.judgeCommand(cmd, c.last, t.Events)
-	if c.w.err != nil {
-		return
+	if c == c.w.ctl { // decisions of an overtaken leader are never committed
+		c.w.judgeCommand(command, c.last, t.Events)
+		if c.w.err != nil {
+			return
+		}
 	}
-	b := &batch{events: t.Events}
+	b := &batch{events: t.Events, cancelled: podJobsCancelled(c.last, t.Events)}
 	if ack != nil {
 		b.acks = append(b.acks, func(lost error) {
 			if lost == nil {
-				ack(res, err)
+				ack(result, err)
 			}
 		})
 	}
@@ -242,112 +259,234 @@ func (c *controller) decideCommand(
 	b.after = c.st.Freeze()
 	c.last = b.after
 	c.flying = append(c.flying, b)
-	life := c.life
-	c.w.scheduleAfter(c.w.upTo(c.w.profile.Sync), func() { c.landBatch(life, b) })
+	c.w.scheduleAfter(c.w.upTo(c.w.profile.Sync), func() { c.landBatch(b) })
 }
 
-// landBatch makes everything up to a batch durable.
-func (c *controller) landBatch(life int, b *batch) {
-	if life != c.life {
+// landBatch writes everything up to a batch to the leader's own disk, once that disk works.
+func (c *controller) landBatch(last *batch) {
+	if c.over {
+		return
+	}
+	if c.m.disk.is == diskFull {
+		c.endTurn("its disk is full")
+		return
+	}
+	c.m.disk.write(func() { c.keepBatch(last) })
+}
+
+// keepBatch writes everything up to a batch.
+func (c *controller) keepBatch(last *batch) {
+	if c.over {
 		return
 	}
 	for len(c.flying) > 0 {
-		f := c.flying[0]
+		b := c.flying[0]
 		c.flying = c.flying[1:]
-		if len(f.events) > 0 {
-			c.log = append(c.log, f.bytes)
-			c.noteStarted(f)
-			c.durable = f.after
-			if c.w.rng.IntN(50) == 0 {
-				c.takeSnapshot(f.after)
-			}
-			c.orderEffects(f)
+		if len(b.events) > 0 {
+			c.m.log = append(c.m.log, &entry{term: c.term, batch: b})
 		}
-		for _, ack := range f.acks {
-			ack(nil)
+		b.place = len(c.m.log)
+		c.waiting = append(c.waiting, b)
+		if b == last {
+			break
 		}
-		if f == b {
-			return
-		}
+	}
+	c.replicate()
+	c.advance()
+}
+
+// noteCopy records how many entries of this leader a member has on its disk.
+func (c *controller) noteCopy(m *member, count int) {
+	c.contact[m] = c.w.now
+	c.copies[m] = max(c.copies[m], count)
+	c.advance()
+}
+
+// advance applies the effects of entries that a majority has on its disks.
+func (c *controller) advance() {
+	c.copies[c.m] = len(c.m.log)
+	counts := make([]int, 0, len(c.w.group.members))
+	for _, m := range c.w.group.members {
+		counts = append(counts, c.copies[m])
+	}
+	slices.Sort(counts)
+	count := counts[len(counts)-c.w.group.majority()]
+	// An entry of an earlier term is chosen with one of this term only.
+	if count > c.chosen && c.m.log[count-1].term == c.term {
+		c.chosen = count
+		c.w.group.choose(c.m, count)
+	}
+	for len(c.waiting) > 0 && c.waiting[0].place <= c.chosen && c.w.err == nil && !c.over {
+		b := c.waiting[0]
+		c.waiting = c.waiting[1:]
+		c.finishBatch(b)
 	}
 }
 
-func (c *controller) takeSnapshot(s *state.State) {
+// finishBatch performs the effects of a committed batch and answers the callers that wait for it.
+func (c *controller) finishBatch(b *batch) {
+	if len(b.events) > 0 {
+		c.durable = b.after
+		if c.w.rng.IntN(50) == 0 {
+			c.takeSnapshot(b)
+		}
+		c.orderEffects(b)
+	} else if !c.confirmsLead() {
+		return // only a confirmed leader may answer, even with a refusal
+	}
+	for _, ack := range b.acks {
+		ack(nil)
+	}
+}
+
+// confirmsLead tells whether a majority says now that this controller leads.
+func (c *controller) confirmsLead() bool {
+	count := 0
+	for _, m := range c.w.group.members {
+		isHeard := m == c.m || (c.m.reaches(m) && m.reaches(c.m))
+		if isHeard && m.term == c.term {
+			count++
+		}
+	}
+	return count >= c.w.group.majority()
+}
+
+// replicate sends the other members what they lack.
+func (c *controller) replicate() {
+	for _, other := range c.w.group.members {
+		if other == c.m {
+			continue
+		}
+		message := appendMessage{from: c.m, term: c.term, entries: c.m.log}
+		if c.copies[other] < c.m.snapAt {
+			message.entries = c.m.log[:c.m.snapAt]
+			message.snap = c.m.snap
+		}
+		boots := other.boots
+		c.w.sendMessage(func() {
+			if boots == other.boots && c.m.reaches(other) {
+				other.takeEntries(message)
+			}
+		})
+	}
+}
+
+func (c *controller) takeSnapshot(b *batch) {
 	var buf bytes.Buffer
-	if err := s.Encode(&buf); err != nil {
+	if err := b.after.Encode(&buf); err != nil {
 		c.w.failSeed("snapshot: %v", err)
 	}
-	c.snap, c.snapAt = buf.Bytes(), len(c.log)
+	c.m.snap = buf.Bytes()
+	c.m.snapAt = b.place
 }
 
-// crashController kills the controller. Of what was flying, a prefix may have reached
-// the disk; nothing of it was acknowledged.
-func (c *controller) crashController() {
-	if !c.up {
-		return
-	}
-	c.up = false
-	c.crashes++
-	c.life++
-	for _, f := range c.flying[:c.w.rng.IntN(len(c.flying)+1)] {
-		if len(f.events) > 0 {
-			c.log = append(c.log, f.bytes)
-			c.noteStarted(f)
-		}
-	}
-	c.flying = nil
-	c.queue = scheduler.Queue{}
-	c.plan = nil
-	c.kept = nil
-	c.w.noteLine("controller dies")
-	for _, n := range c.w.nodes {
-		n.lostController()
-	}
-	c.w.scheduleAfter(c.w.upTo(3*spec.Second), c.restartController)
-}
+// longestBelief bounds how long a leader believes that it leads without hearing a majority. The
+// product steps down within a second of its own clock, but its process may be stopped meanwhile.
+const longestBelief = 90 * spec.Second
 
-// restartController folds snapshot and tail, and compares with a fold of everything.
-func (c *controller) restartController() {
-	st := state.New()
-	from := 0
-	if c.snap != nil && c.w.rng.IntN(4) > 0 {
-		var err error
-		st, err = state.Decode(bytes.NewReader(c.snap))
-		if err != nil {
-			c.w.failSeed("decode the snapshot: %v", err)
-			return
-		}
-		from = c.snapAt
-	}
-	c.foldLog(st, c.log[from:])
-	full := state.New()
-	c.foldLog(full, c.log)
-	if c.w.err == nil && (st.Hash() != full.Hash() || !sameJobs(st, full)) {
-		c.w.failSeed("snapshot and tail give another state than the whole log")
-	}
-	c.st = st
-	c.up = true
-	c.last = nil
-	c.durable = st.Freeze()
-	c.heard = map[string]spec.Instant{}
-	c.answered = map[string]spec.Instant{}
-	c.sent = map[string]int64{}
-	c.began = c.w.now
+// beginTurn folds snapshot and tail, compares with a fold of everything, and writes what a leader
+// begins with. It serves when that is chosen.
+func (c *controller) beginTurn() {
+	c.st = c.foldDisk()
+	c.durable = c.st.Freeze()
 	for _, n := range c.w.nodes {
 		c.heard[n.name] = c.w.now
 	}
-	c.w.noteLine("controller back at event %d", st.Seq)
+	for _, m := range c.w.group.members {
+		c.contact[m] = c.w.now
+	}
+	if len(c.w.group.members) > 1 {
+		c.patience = longestPatience + c.w.upTo(longestBelief)
+	}
+	opening := &batch{after: c.durable, acks: []func(error){func(error) { c.serve() }}}
+	c.m.log = append(c.m.log, &entry{term: c.term, batch: opening})
+	opening.place = len(c.m.log)
+	c.waiting = append(c.waiting, opening)
+	c.replicate()
+	c.advance()
+	c.runClockwork()
 }
 
-func (c *controller) foldLog(st *state.State, log [][]byte) {
-	for _, b := range log {
-		envs, err := c.w.codec.Decode(b)
+// serve takes commands from now on.
+func (c *controller) serve() {
+	c.up = true
+	c.w.noteLine("%s serves at event %d", c.m.name, c.st.Seq)
+}
+
+// foldDisk is the state that the member's disk gives.
+func (c *controller) foldDisk() *state.State {
+	full := state.New()
+	c.foldEntries(full, c.m.log)
+	if c.m.snap == nil || c.w.rng.IntN(4) == 0 {
+		return full
+	}
+	cluster, err := state.Decode(bytes.NewReader(c.m.snap))
+	if err != nil {
+		c.w.failSeed("decode the snapshot: %v", err)
+		return full
+	}
+	c.foldEntries(cluster, c.m.log[c.m.snapAt:])
+	if c.w.err == nil && (cluster.Hash() != full.Hash() || !sameJobs(cluster, full)) {
+		c.w.failSeed("snapshot and tail give another state than the whole log")
+	}
+	return cluster
+}
+
+// endTurn ends the lead of a member: its process has ended, it has heard of another leader, or it
+// has heard no majority.
+func (c *controller) endTurn(reason string, args ...any) {
+	if c.over {
+		return
+	}
+	c.over = true
+	c.up = false
+	c.m.ctl = nil
+	c.m.heard = c.w.now
+	c.flying = nil
+	c.waiting = nil
+	c.w.noteLine("%s leads no more: %s", c.m.name, fmt.Sprintf(reason, args...))
+	for _, n := range c.w.nodes {
+		if n.ctl == c {
+			n.lostController()
+		}
+	}
+}
+
+// keepLead sends the heartbeat of a leader, and ends the turn of one that has heard of no majority
+// for longer than its patience.
+func (c *controller) keepLead() {
+	if len(c.w.group.members) == 1 {
+		return
+	}
+	if c.m.disk.is == diskHangs && c.w.now.Sub(c.m.disk.since) > longestWrite {
+		c.endTurn("its disk hangs")
+		return
+	}
+	count := 0
+	for _, m := range c.w.group.members {
+		if m == c.m || c.w.now.Sub(c.contact[m]) <= c.patience {
+			count++
+		}
+	}
+	if count < c.w.group.majority() {
+		c.endTurn("it hears no majority")
+		return
+	}
+	c.replicate()
+}
+
+func (c *controller) foldEntries(cluster *state.State, entries []*entry) {
+	for _, e := range entries {
+		if len(e.batch.events) == 0 {
+			continue
+		}
+		envs, err := c.w.codec.Decode(e.batch.bytes)
 		if err != nil {
 			c.w.failSeed("decode: %v", err)
 			return
 		}
 		for i := range envs {
-			if err := st.Apply(&envs[i]); err != nil {
+			if err := cluster.Apply(&envs[i]); err != nil {
 				c.w.failSeed("replay: %v", err)
 				return
 			}
@@ -360,6 +499,10 @@ func (c *controller) foldLog(st *state.State, log [][]byte) {
 func (c *controller) runClockwork() {
 	var tick, pass func()
 	tick = func() {
+		c.keepLead()
+		if c.over {
+			return
+		}
 		c.decideCommand(event.Actor{}, scheduler.Tick{}, nil)
 		for _, n := range c.w.nodes {
 			if seen, known := c.heard[n.name], c.st.Node(n.name); c.up && known != nil &&
@@ -376,23 +519,27 @@ func (c *controller) runClockwork() {
 		c.w.scheduleAfter(spec.Second, tick)
 	}
 	pass = func() {
+		if c.over {
+			return
+		}
 		if c.up {
-			life := c.life
 			snap := c.st.Freeze()
 			now := c.clockNow()
-			opt := c.passOptions()
-			out, err := scheduler.Pass(snap, now, opt)
+			options := c.passOptions()
+			outcome, err := scheduler.Pass(snap, now, options)
 			if err != nil {
 				c.w.failSeed("pass: %v", err)
 				return
 			}
-			c.plan, c.kept = out.Plan, out.Promises
+			c.plan, c.kept = outcome.Plan, outcome.Promises
 			c.w.scheduleAfter(c.w.upTo(300*spec.Millisecond), func() {
-				if life == c.life {
+				if !c.over {
 					fresh := snap.Seq == c.st.Seq && now == c.clockNow()
-					c.decideCommand(event.Actor{}, scheduler.Starts{Proposal: &out.Proposal}, nil)
-					if fresh {
-						c.w.judgeIdle(out, opt)
+					c.decideCommand(
+						event.Actor{}, scheduler.Starts{Proposal: &outcome.Proposal}, nil,
+					)
+					if fresh && c == c.w.ctl {
+						c.w.judgeIdle(outcome, options)
 					}
 				}
 			})
@@ -406,14 +553,14 @@ func (c *controller) runClockwork() {
 // passOptions are those of the next pass: with what the passes before left, as
 // the daemon keeps it, and now and then an incremental one.
 func (c *controller) passOptions() scheduler.PassOptions {
-	opt := scheduler.PassOptions{Plan: c.plan, Queue: &c.queue}
+	options := scheduler.PassOptions{Plan: c.plan, Queue: &c.queue}
 	if c.kept != nil && c.w.rng.IntN(3) == 0 {
-		opt.Keep, opt.Incremental = c.kept, true
+		options.Keep, options.Incremental = c.kept, true
 	}
-	return opt
+	return options
 }
 
-// orderEffects orders what a durable batch asks of the nodes.
+// orderEffects sends the nodes the orders that follow from a durable batch.
 func (c *controller) orderEffects(b *batch) {
 	for i := range b.events {
 		switch e := b.events[i].Event.(type) {
@@ -437,8 +584,8 @@ func (c *controller) orderEffects(b *batch) {
 		case *event.JobEndRequested:
 			c.orderJob(b.after.Job(e.UID), "")
 		case *event.JobEnded:
-			if j := b.after.Job(e.UID); j != nil && j.HoldsNodes() {
-				c.orderJob(j, "")
+			if job := b.after.Job(e.UID); job != nil && job.HoldsNodes() {
+				c.orderJob(job, "")
 			}
 		}
 	}
@@ -452,13 +599,16 @@ func startedIn(ev event.Event) spec.JobUID {
 	return ev.(*event.JobStarted).UID
 }
 
-// noteStarted tells the truth which attempts a batch on the disk has begun, also
-// one whose controller died before it could act on it.
-func (c *controller) noteStarted(b *batch) {
+// noteChosen records in truth which attempts a committed batch has started, and which jobs of pods
+// it has cancelled, even if its controller died before it could act on it.
+func (w *World) noteChosen(b *batch) {
+	for _, uid := range b.cancelled {
+		w.pods.cancelled[uid] = true
+	}
 	for i := range b.events {
 		if e, ok := b.events[i].Event.(*event.JobStarted); ok {
-			c.w.truth.attempts[run{e.UID, e.Attempt}] = true
-			c.w.truth.starts.countStart(e, b.after.Job(e.UID))
+			w.truth.attempts[run{e.UID, e.Attempt}] = true
+			w.truth.starts.countStart(e, b.after.Job(e.UID))
 		}
 	}
 }
@@ -480,10 +630,10 @@ func (c *controller) orderJob(job *state.Job, only string) {
 		n := c.w.nodeNamed(name)
 		r := run{job.UID, job.Attempt}
 		batchHost := i == 0
-		if !n.connected {
+		if !n.connected || n.ctl != c {
 			continue // reconcile orders it on the next connection, whose lease it needs
 		}
-		life, session := c.life, n.session
+		session := n.session
 		lease := plan.Lease{
 			From:   c.sent[name],
 			Length: job.Alloc.Lease,
@@ -491,7 +641,7 @@ func (c *controller) orderJob(job *state.Job, only string) {
 			Seq:    job.StartSeq,
 		}
 		c.w.sendMessage(func() {
-			if life != c.life || session != n.session || !n.connected {
+			if c.over || session != n.session || !n.connected {
 				return // the connection on which it was sent is gone
 			}
 			boot := n.boot
@@ -510,27 +660,27 @@ func (c *controller) orderJob(job *state.Job, only string) {
 
 // reconcileNode sends a node that connected everything that concerns it.
 func (c *controller) reconcileNode(name string) {
-	n := c.st.Node(name)
+	n := c.durable.Node(name)
 	if n == nil {
 		return
 	}
 	for _, uid := range n.Jobs {
-		c.orderJob(c.st.Job(uid), name)
+		c.orderJob(c.durable.Job(uid), name)
 	}
 	c.stopGivenUp(name)
 }
 
-// stopGivenUp tells a node to end what was given up on it.
+// stopGivenUp tells a node to end the runs that the controller has given up.
 func (c *controller) stopGivenUp(name string) {
-	given, n := c.st.Node(name), c.w.nodeNamed(name)
-	if given == nil || !n.connected {
+	given, n := c.durable.Node(name), c.w.nodeNamed(name)
+	if given == nil || !n.connected || n.ctl != c {
 		return
 	}
 	for _, debt := range given.Unfenced {
 		r := run{debt.UID, debt.Attempt}
-		life, session := c.life, n.session
+		session := n.session
 		c.w.sendMessage(func() {
-			if life != c.life || session != n.session || !n.connected {
+			if c.over || session != n.session || !n.connected {
 				return
 			}
 			boot := n.boot

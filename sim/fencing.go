@@ -13,11 +13,11 @@ const (
 	fencesByProgram = 2
 )
 
-// simLease is what runs live without an answer of the controller, where it fences
-// by leases; the nodes are given up after 30 s of silence.
+// simLease is how long a run lives without an answer of the controller, if it fences
+// by leases; nodes are given up after 30 s of silence.
 const simLease = 40 * spec.Second
 
-// maxDrift is how far the clock of a node is off at most, in parts of a million.
+// maxDrift bounds the drift of a node's clock, in parts per million.
 const maxDrift = 1000
 
 // fencingPolicy is the policy of a profile.
@@ -31,24 +31,24 @@ func (p *Profile) fencingPolicy() *spec.FencingPolicy {
 	return nil
 }
 
-// bootClock is what the node's boot clock says, which is too fast or too slow.
+// bootClock is the time of the node's boot clock, which runs too fast or too slow.
 func (n *node) bootClock() int64 {
 	since := int64(n.w.now.Sub(n.booted))
 	return since + since/1_000_000*n.drift
 }
 
 // takeGrant takes the controller's answer to a heartbeat.
-func (n *node) takeGrant(g plan.Grant) { n.grant = n.grant.Newer(g) }
+func (n *node) takeGrant(grant plan.Grant) { n.grant = n.grant.Newer(grant) }
 
 // grantLease answers a heartbeat that a node sent at this instant of its boot clock. The
 // answer may come late, and what on the node passes it on may hang.
 func (c *controller) grantLease(n *node, sent int64) {
-	if c.w.profile.Fencing != fencesByLease {
+	if c.w.profile.Fencing != fencesByLease || !c.confirmsLead() {
 		return
 	}
 	c.answered[n.name], c.sent[n.name] = c.w.now, sent
 	answer := plan.Grant{Sent: sent}
-	if known := c.st.Node(n.name); known != nil {
+	if known := c.durable.Node(n.name); known != nil {
 		answer.After = known.GaveUp
 	}
 	boot := n.boot
@@ -61,8 +61,8 @@ func (c *controller) grantLease(n *node, sent int64) {
 	})
 }
 
-// enforceLeases ends the runs whose leases are over: with SIGTERM by the shepherd, and at
-// last with SIGKILL, also where the shepherd hangs or is gone.
+// enforceLeases ends runs whose leases have expired: the shepherd sends SIGTERM, and SIGKILL
+// follows even if the shepherd hangs or is gone.
 func (n *node) enforceLeases() {
 	if n.dead {
 		return
@@ -96,7 +96,7 @@ func (n *node) enforceLeases() {
 	}
 }
 
-// watchLeases is the node's own clockwork for leases.
+// watchLeases checks the node's leases at intervals of its own clock.
 func (n *node) watchLeases() {
 	var look func()
 	look = func() {
@@ -109,7 +109,7 @@ func (n *node) watchLeases() {
 // fenceNodes lets the controller believe in leases, and ask the site's program.
 func (c *controller) fenceNodes() {
 	for _, n := range c.w.nodes {
-		known := c.st.Node(n.name)
+		known := c.durable.Node(n.name)
 		if !c.up || known == nil || len(known.Unfenced) == 0 {
 			continue
 		}
@@ -122,17 +122,17 @@ func (c *controller) fenceNodes() {
 				nil,
 			)
 		}
-		if program, owed := scheduler.FenceProgramOf(c.st, known); program != "" && !n.fencing {
+		if program, owed := scheduler.FenceProgramOf(c.durable, known); program != "" && !n.fencing {
 			c.runProgram(n, program, owed)
 		}
 	}
 }
 
-// runProgram is the site's program, which switches a machine off or fails, and of
-// which the controller may not live to hear.
+// runProgram is the site's fence program. It switches a machine off or fails, and the
+// controller may die before it learns the result.
 func (c *controller) runProgram(n *node, program string, owed []scheduler.Run) {
 	n.fencing = true
-	life, boot := c.life, n.boot
+	boot := n.boot
 	c.w.scheduleAfter(c.w.upTo(10*spec.Second), func() {
 		n.fencing = false
 		answer := scheduler.FenceAnswered{Node: n.name, Program: program, Of: owed}
@@ -141,9 +141,15 @@ func (c *controller) runProgram(n *node, program string, owed []scheduler.Run) {
 		} else if boot == n.boot && !n.dead {
 			c.w.noteLine("the fence program switches %s off", n.name)
 			n.killMachine()
-			c.w.scheduleAfter(c.w.upTo(2*spec.Minute), func() { n.dead = false; n.connectSoon() })
+			c.w.scheduleAfter(c.w.upTo(2*spec.Minute), func() {
+				if s := c.w.ctl.durable.Node(n.name); s != nil && s.Asleep() {
+					return // it stays off until it is powered up
+				}
+				n.dead = false
+				n.connectSoon()
+			})
 		}
-		if life == c.life {
+		if !c.over {
 			c.decideCommand(event.Actor{}, answer, nil)
 		}
 	})

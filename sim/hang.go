@@ -2,8 +2,8 @@ package sim
 
 import "github.com/musterhpc/muster/spec"
 
-// hangs is what on a node is stopped: it is there, its connections are open, and
-// it does nothing. Processes of jobs go on, and end.
+// hangs says which daemons of a node are stopped: their connections stay open, but
+// they do nothing. Processes of jobs continue and end.
 type hangs uint8
 
 const (
@@ -32,7 +32,7 @@ func (n *node) hangPart(what hangs) {
 	})
 }
 
-// goOn ends what hangs: what waited is carried out in its order.
+// goOn resumes the stopped daemons, which carry out waiting orders in sequence.
 func (n *node) goOn() {
 	waiting := n.waiting
 	n.hung, n.waiting = nothingHangs, nil
@@ -42,7 +42,7 @@ func (n *node) goOn() {
 	n.sendHeartbeat()
 }
 
-// carryOut does what an order asks for, at once or when nothing hangs any more.
+// carryOut executes an order now, or when the daemon resumes.
 func (n *node) carryOut(do func()) {
 	if n.hung != nothingHangs {
 		n.waiting = append(n.waiting, do)

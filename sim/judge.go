@@ -11,31 +11,30 @@ import (
 
 // judgeCommand holds what a command brought about to rules that are written down
 // here once more, from the state before it and from what the world knows.
-func (w *World) judgeCommand(cmd scheduler.Command, before *state.State, events []event.Envelope) {
+func (w *World) judgeCommand(
+	command scheduler.Command, before *state.State, events []event.Envelope,
+) {
+	begun := map[spec.JobUID]bool{} // by this command
 	for i := range events {
 		switch e := events[i].Event.(type) {
 		case *event.NodePowered:
 			w.judgePower(before, e, events[i].At)
 		case *event.JobStarted:
-			w.judgeStart(before, e, events[i].At)
+			w.judgeStart(before, begun, e, events[i].At)
+			begun[e.UID] = true
 		case *event.JobEndRequested:
 			if e.Cause == event.EndPreempt {
 				w.judgePreempted(before, e)
 			}
 		case *event.NodeDeleted:
 			if n := before.Node(e.Node); !n.Unused() {
-				w.failSeed("%s is deleted under the jobs %v and %d holds", e.Node, n.Jobs, len(n.Holds))
+				w.failSeed("node %s is deleted while it has the jobs %v and %d holds", e.Node, n.Jobs, len(n.Holds))
 			}
 		case *event.ForeignHoldReleased:
 			w.judgeReleased(e)
 		case *event.RunFenced:
 			if p := w.nodeNamed(e.Node).journal[run{e.UID, e.Attempt}]; p != nil && p.alive {
-				w.failSeed("attempt %d of job uid %d is called fenced by %s on %s, where it lives", e.Attempt, e.UID, e.By, e.Node)
-			}
-		case *event.JobEnded:
-			if job := before.Job(e.UID); job != nil && job.Spec.Pods != nil &&
-				job.State == spec.Pending {
-				w.pods.cancelled[e.UID] = true
+				w.failSeed("attempt %d of job uid %d was declared fenced by %s on %s, where it still has processes", e.Attempt, e.UID, e.By, e.Node)
 			}
 		case *event.JobNodeDone:
 			if job := before.Job(e.UID); job != nil && job.Spec.Pods != nil {
@@ -44,7 +43,7 @@ func (w *World) judgeCommand(cmd scheduler.Command, before *state.State, events 
 			}
 			if n := w.nodeNamed(e.Node); n != nil && !e.Lost {
 				if p := n.journal[run{e.UID, e.Attempt}]; p != nil && p.alive {
-					w.failSeed("%s is taken from attempt %d of job uid %d, which lives there", e.Node, e.Attempt, e.UID)
+					w.failSeed("node %s was released by attempt %d of job uid %d, which still has processes there", e.Node, e.Attempt, e.UID)
 				}
 			}
 		}
@@ -52,7 +51,7 @@ func (w *World) judgeCommand(cmd scheduler.Command, before *state.State, events 
 	if w.profile.Het > 0 {
 		w.judgeTogether()
 	}
-	switch c := cmd.(type) {
+	switch c := command.(type) {
 	case scheduler.Tick:
 		w.judgeTime()
 	case scheduler.Cancel:
@@ -60,19 +59,35 @@ func (w *World) judgeCommand(cmd scheduler.Command, before *state.State, events 
 	}
 }
 
-// judgePreempted: where nothing but what is guaranteed preempts, only the account
-// that is guaranteed something pushes others out, and only up to that.
+// podJobsCancelled are the jobs of pods that end without having started.
+func podJobsCancelled(before *state.State, events []event.Envelope) []spec.JobUID {
+	var cancelled []spec.JobUID
+	for i := range events {
+		ended, ok := events[i].Event.(*event.JobEnded)
+		if !ok {
+			continue
+		}
+		job := before.Job(ended.UID)
+		if job != nil && job.Spec.Pods != nil && job.State == spec.Pending {
+			cancelled = append(cancelled, ended.UID)
+		}
+	}
+	return cancelled
+}
+
+// judgePreempted checks, where only guarantees preempt, that only the account with
+// the guarantee preempts others, and only up to its guarantee.
 func (w *World) judgePreempted(before *state.State, end *event.JobEndRequested) {
 	victim, job := before.Job(end.UID), before.Job(end.For)
 	switch {
 	case victim == nil || job == nil || job.State != spec.Pending:
-		w.failSeed("job uid %d makes room for uid %d, which does not wait", end.UID, end.For)
+		w.failSeed("job uid %d is preempted for uid %d, which is not pending", end.UID, end.For)
 		return
 	case w.profile.Preempt > 0:
 		return
 	case w.profile.Floor == 0 || job.Spec.Account != floorAccount || victim.Spec.Account == floorAccount:
 		w.failSeed(
-			"job uid %d of %s makes room for uid %d of %s",
+			"job uid %d of account %s is preempted for uid %d of account %s, which may not preempt it",
 			end.UID,
 			victim.Spec.Account,
 			end.For,
@@ -81,15 +96,16 @@ func (w *World) judgePreempted(before *state.State, end *event.JobEndRequested) 
 	}
 	held := job.Req.CPU
 	before.Active.Range(func(uid uint64, _ struct{}) bool {
-		if o := before.Job(spec.JobUID(uid)); o.Spec.Account == floorAccount && o.Ending == nil &&
-			o.Alloc != nil {
-			held += o.Alloc.TRES.CPU
+		if other := before.Job(spec.JobUID(uid)); other.Spec.Account == floorAccount &&
+			other.Ending == nil &&
+			other.Alloc != nil {
+			held += other.Alloc.TRES.CPU
 		}
 		return true
 	})
 	if held > int64(w.profile.Floor) {
 		w.failSeed(
-			"others make room for job uid %d, with which its account has %d CPUs of the %d that it is guaranteed",
+			"others are preempted for job uid %d, which brings its account to %d CPUs, above its guarantee of %d",
 			end.For,
 			held,
 			w.profile.Floor,
@@ -97,39 +113,45 @@ func (w *World) judgePreempted(before *state.State, end *event.JobEndRequested) 
 	}
 }
 
-// judgePower: the site's programs are run once for each step, in time, and
-// never for a node that somebody needs.
+// judgePower checks that the site's programs run once for each step, in time, and
+// never for a node in use.
 func (w *World) judgePower(before *state.State, e *event.NodePowered, at spec.Instant) {
 	for _, name := range e.Nodes {
 		was, is := before.Node(name), w.ctl.st.Node(name)
 		switch {
 		case e.To == was.Power && (e.To == event.PoweringDown || e.To == event.PoweringUp):
-			w.failSeed("%s is powered to %d once more", name, e.To)
+			w.failSeed("node %s enters power state %d twice", name, e.To)
 		case e.To == event.PoweringUp && was.Power != event.PowerUpWish:
-			w.failSeed("%s is powered up, which was %d", name, was.Power)
+			w.failSeed("node %s is powered up from power state %d, without a request", name, was.Power)
 		case e.To == event.PoweringDown && e.Why == "idle" && (!was.Unused() || at.Sub(was.BusyAt) < 30*spec.Second):
-			w.failSeed("%s is powered down as idle, and is not", name)
+			w.failSeed("node %s is powered down as idle, but is not idle", name)
 		// A pod may be reported late, when its node is already powering down by force.
 		case e.To == event.PoweredDown && len(is.Jobs) > 0:
-			w.failSeed("%s is powered down with jobs %v", name, is.Jobs)
+			w.failSeed("node %s is powered down while it has the jobs %v", name, is.Jobs)
 		}
 	}
 }
 
-// judgeCancel: a job that runs is told to end when it is cancelled, and does
-// not run again.
-func (w *World) judgeCancel(before *state.State, c scheduler.Cancel) {
-	was, is := before.Job(c.Target.UID), w.ctl.st.Job(c.Target.UID)
-	if was == nil || c.Signal != 0 {
+// judgeCancel checks that a running job is told to end when it is cancelled, and is
+// not requeued.
+func (w *World) judgeCancel(before *state.State, command scheduler.Cancel) {
+	was, is := before.Job(command.Target.UID), w.ctl.st.Job(command.Target.UID)
+	if was == nil || command.Signal != 0 {
 		return
 	}
 	goesOn := was.State.Active() && is.State.Active()
 	if goesOn && (is.Ending == nil || is.Ending.Requeue) {
-		w.failSeed("job uid %d goes on, or will run again, though it was cancelled", is.UID)
+		w.failSeed("job uid %d was cancelled, but continues or will be requeued", is.UID)
 	}
 }
 
-func (w *World) judgeStart(before *state.State, e *event.JobStarted, at spec.Instant) {
+// judgeStart judges a start by the state before the command, and by what the command began before.
+func (w *World) judgeStart(
+	before *state.State,
+	begun map[spec.JobUID]bool,
+	e *event.JobStarted,
+	at spec.Instant,
+) {
 	after := w.ctl.st
 	job := after.Job(e.UID)
 	was := before.Job(e.UID)
@@ -138,15 +160,15 @@ func (w *World) judgeStart(before *state.State, e *event.JobStarted, at spec.Ins
 	}
 	switch part := before.Parts.Find(e.Alloc.Partition); {
 	case was == nil || was.State != spec.Pending:
-		w.failSeed("job uid %d starts, which was not waiting", e.UID)
+		w.failSeed("job uid %d starts, but was not pending", e.UID)
 		return
 	case was.Hold != spec.NotHeld:
-		w.failSeed("job uid %d starts, which is held", e.UID)
+		w.failSeed("job uid %d starts, but is held", e.UID)
 	case was.Begin > at:
 		w.failSeed("job uid %d starts before its begin time", e.UID)
 	case part == nil || part.Spec.State == spec.PartitionDown || part.Spec.State == spec.PartitionInactive:
 		w.failSeed(
-			"job uid %d starts in partition %s, which starts nothing",
+			"job uid %d starts in partition %s, which is missing, down or inactive",
 			e.UID,
 			e.Alloc.Partition,
 		)
@@ -155,7 +177,7 @@ func (w *World) judgeStart(before *state.State, e *event.JobStarted, at spec.Ins
 		n := before.Node(e.Alloc.Nodes[i].Name)
 		if n != nil && len(n.Unfenced) > 0 {
 			w.failSeed(
-				"job uid %d starts on %s, where attempt %d of job uid %d was given up",
+				"job uid %d starts on %s, where attempt %d of job uid %d is not fenced yet",
 				e.UID,
 				n.Spec.Name,
 				n.Unfenced[0].Attempt,
@@ -172,8 +194,10 @@ func (w *World) judgeStart(before *state.State, e *event.JobStarted, at spec.Ins
 	}
 	if dependency := was.Spec.Queue.Dependency; dependency != nil {
 		for i := range dependency.Terms {
-			if !dependency.Any && !fulfilled(before, &dependency.Terms[i], was) {
-				w.failSeed("job uid %d starts, but does not fulfil %v", e.UID, dependency.Terms[i])
+			term := &dependency.Terms[i]
+			hasBegun := term.Kind == spec.After && begun[term.UID]
+			if !dependency.Any && !hasBegun && !fulfilled(before, term, was) {
+				w.failSeed("job uid %d starts, but its dependency %v is not satisfied", e.UID, *term)
 			}
 		}
 	}
@@ -182,19 +206,19 @@ func (w *World) judgeStart(before *state.State, e *event.JobStarted, at spec.Ins
 }
 
 // fulfilled judges a dependency on a job of its own that is still known.
-func fulfilled(st *state.State, term *spec.DependencyTerm, job *state.Job) bool {
+func fulfilled(cluster *state.State, term *spec.DependencyTerm, job *state.Job) bool {
 	if term.Kind == spec.Singleton {
 		busy := false
-		st.Active.Range(func(uid uint64, _ struct{}) bool {
-			o := st.Job(spec.JobUID(uid))
-			isEarlier := o.UID < job.UID && o.State.Active()
-			sameArray := o.Array != 0 && o.Array == job.Array
-			busy = busy || (isEarlier && !sameArray && isNamesake(o, job))
+		cluster.Active.Range(func(uid uint64, _ struct{}) bool {
+			other := cluster.Job(spec.JobUID(uid))
+			isEarlier := other.UID < job.UID && other.State.Active()
+			sameArray := other.Array != 0 && other.Array == job.Array
+			busy = busy || (isEarlier && !sameArray && isNamesake(other, job))
 			return !busy
 		})
 		return !busy
 	}
-	on := st.Job(term.UID)
+	on := cluster.Job(term.UID)
 	if on == nil || on.Array != 0 || term.Task != spec.NoTask {
 		return true // purged, or part of an array: not judged here
 	}
@@ -213,22 +237,22 @@ func fulfilled(st *state.State, term *spec.DependencyTerm, job *state.Job) bool 
 }
 
 // judgeCounts recounts what is limited.
-func (w *World) judgeCounts(st *state.State, job *state.Job) {
+func (w *World) judgeCounts(cluster *state.State, job *state.Job) {
 	var cpus, tasks, licences int64
-	st.Active.Range(func(uid uint64, _ struct{}) bool {
-		o := st.Job(spec.JobUID(uid))
-		if !o.State.Active() {
+	cluster.Active.Range(func(uid uint64, _ struct{}) bool {
+		other := cluster.Job(spec.JobUID(uid))
+		if !other.State.Active() {
 			return true
 		}
-		if o.Spec.UID == job.Spec.UID && ranIn(o) == "normal" {
-			for i := range o.Alloc.Nodes {
-				cpus += int64(o.Alloc.Nodes[i].CPUs.Count())
+		if other.Spec.UID == job.Spec.UID && ranIn(other) == "normal" {
+			for i := range other.Alloc.Nodes {
+				cpus += int64(other.Alloc.Nodes[i].CPUs.Count())
 			}
 		}
-		if job.Array != 0 && o.Array == job.Array {
+		if job.Array != 0 && other.Array == job.Array {
 			tasks++
 		}
-		for _, l := range o.Spec.Licenses {
+		for _, l := range other.Spec.Licenses {
 			licences += l.N
 		}
 		return true
@@ -236,59 +260,61 @@ func (w *World) judgeCounts(st *state.State, job *state.Job) {
 	if w.profile.QOSCap && ranIn(job) == "normal" && cpus > int64(w.profile.CPUs) {
 		w.failSeed("user %d has %d CPUs, the limit is %d", job.Spec.UID, cpus, w.profile.CPUs)
 	}
-	if a := job.Spec.Queue.Array; a != nil && a.Throttle > 0 && tasks > int64(a.Throttle) {
+	if query := job.Spec.Queue.Array; query != nil && query.Throttle > 0 &&
+		tasks > int64(query.Throttle) {
 		w.failSeed(
-			"%d tasks of the array of job uid %d run at once, the limit is %d",
+			"%d tasks of the array of job uid %d run at the same time, the limit is %d",
 			tasks,
 			job.UID,
-			a.Throttle,
+			query.Throttle,
 		)
 	}
-	if have := st.LicenseTotal("l"); len(job.Spec.Licenses) > 0 && licences > have {
-		w.failSeed("%d licences are in use, there are %d", licences, have)
+	if have := cluster.LicenseTotal("l"); len(job.Spec.Licenses) > 0 && licences > have {
+		w.failSeed("%d licences are in use, but the cluster has %d", licences, have)
 	}
-	if n := w.inQOS(st, job); n > shortJobs {
-		w.failSeed("%d jobs run in a QOS for %d", n, shortJobs)
+	if n := w.inQOS(cluster, job); n > shortJobs {
+		w.failSeed("%d jobs run in the second QOS, the limit is %d", n, shortJobs)
 	}
 }
 
-// judgeTime: after a tick nothing runs beyond its time limit without having
+// judgeTime checks after a tick that no job exceeds its time limit without having
 // been told to end.
 func (w *World) judgeTime() {
-	st := w.ctl.st
-	st.Active.Range(func(uid uint64, _ struct{}) bool {
-		job := st.Job(spec.JobUID(uid))
+	cluster := w.ctl.st
+	cluster.Active.Range(func(uid uint64, _ struct{}) bool {
+		job := cluster.Job(spec.JobUID(uid))
 		if job.State != spec.Running || job.Configuring() || job.Ending != nil {
 			return true
 		}
-		if job.Limit == spec.Infinite || w.ctl.clockNow() > st.At {
+		if job.Limit == spec.Infinite || w.ctl.clockNow() > cluster.At {
 			return true
 		}
-		if st.At > max(job.Started, job.Ready).Add(job.Limit+job.Paused+spec.Second) {
+		if cluster.At > max(job.Started, job.Ready).Add(job.Limit+job.Paused+spec.Second) {
 			w.failSeed("job uid %d runs beyond its time limit", job.UID)
 		}
 		return w.err == nil
 	})
 }
 
-// sameJobs tells whether two states know the same of every job, field by field:
-// what a snapshot forgets is in no hash of it.
+// sameJobs compares every job of two states field by field, because a field that the
+// snapshot omits is missing from the hash as well.
 func sameJobs(a, b *state.State) bool {
 	same := a.Jobs.Len() == b.Jobs.Len()
-	a.Jobs.Range(func(uid uint64, j *state.Job) bool {
-		same = same && reflect.DeepEqual(j, b.Job(spec.JobUID(uid)))
+	a.Jobs.Range(func(uid uint64, job *state.Job) bool {
+		same = same && reflect.DeepEqual(job, b.Job(spec.JobUID(uid)))
 		return same
 	})
 	return same
 }
 
-// isInService tells whether a node has registered, or sleeps and will, and nobody keeps it from jobs.
+// isInService tells whether a node takes jobs: it has registered, or is powered down and
+// will register, and is not drained.
 func isInService(n *state.Node) bool {
 	isKnown := n.Inv != nil || n.Asleep()
 	return isKnown && n.Admin == event.NodeResume && !n.Lost
 }
 
-// goesDown tells whether a node takes no job any more because it powers down or reboots.
+// goesDown tells whether a node takes no more jobs because it powers down or reboots.
 func goesDown(n *state.Node) bool {
 	if n.Power == event.PowerDownASAP || n.Power == event.PoweringDown {
 		return true

@@ -23,8 +23,9 @@ type node struct {
 	boot      int
 	session   int // counts connections
 	connected bool
-	cut       bool // the network is down
-	dead      bool // powered off
+	ctl       *controller // to which it is connected, or was last
+	cut       bool        // the network is down
+	dead      bool        // powered off
 	hung      hangs
 	waiting   []func() // orders that came while something hung
 	journal   map[run]*process
@@ -89,7 +90,8 @@ func (w *World) sendMessage(deliver func()) {
 	}
 }
 
-func (n *node) isReachable() bool { return !n.cut && !n.dead && n.w.ctl.up }
+// reaches tells whether a message from the node comes to a controller that serves.
+func (n *node) reaches(c *controller) bool { return !n.cut && !n.dead && c.up }
 
 // connectSoon registers the node again after a while.
 func (n *node) connectSoon() {
@@ -97,13 +99,15 @@ func (n *node) connectSoon() {
 		if n.connected || n.dead {
 			return
 		}
-		if !n.isReachable() || n.hung != nothingHangs {
+		c := n.w.someController()
+		if !n.reaches(c) || n.hung != nothingHangs {
 			n.connectSoon()
 			return
 		}
 		n.session++
+		n.ctl = c
 		session, sent := n.session, n.bootClock()
-		n.w.ctl.decideCommand(
+		c.decideCommand(
 			event.Actor{Kind: event.ActorNode, Name: n.name},
 			n.makeRegistration(),
 			func(_ scheduler.Result, err error) {
@@ -113,13 +117,13 @@ func (n *node) connectSoon() {
 				if err != nil {
 					n.w.failSeed("register %s: %v", n.name, err)
 				}
-				if session != n.session || !n.isReachable() {
+				if session != n.session || !n.reaches(c) {
 					return
 				}
 				n.connected = true
-				n.w.ctl.heard[n.name] = n.w.now
-				n.w.ctl.grantLease(n, sent)
-				n.w.ctl.reconcileNode(n.name)
+				c.heard[n.name] = n.w.now
+				c.grantLease(n, sent)
+				c.reconcileNode(n.name)
 				n.resendReports()
 			},
 		)
@@ -170,10 +174,11 @@ func (n *node) lostController() {
 }
 
 func (n *node) sendHeartbeat() {
-	if !n.connected || !n.isReachable() {
+	if !n.connected || !n.reaches(n.ctl) {
 		return
 	}
-	s := n.w.ctl.st.Node(n.name)
+	c := n.ctl
+	s := c.durable.Node(n.name)
 	switch {
 	case n.hung == agentHangs || n.hung == allHangs:
 		return
@@ -182,21 +187,21 @@ func (n *node) sendHeartbeat() {
 			unready := scheduler.NodeUnready{
 				Node:     n.name,
 				Why:      "the shepherd does not answer",
-				LastSeen: n.w.ctl.heard[n.name],
+				LastSeen: c.heard[n.name],
 			}
-			n.w.ctl.decideCommand(event.Actor{Kind: event.ActorNode, Name: n.name}, unready, nil)
+			c.decideCommand(event.Actor{Kind: event.ActorNode, Name: n.name}, unready, nil)
 		}
 		return
 	}
-	n.w.ctl.heard[n.name] = n.w.now
+	c.heard[n.name] = n.w.now
 	if s != nil && s.Lost {
-		n.w.ctl.decideCommand(
+		c.decideCommand(
 			event.Actor{Kind: event.ActorNode, Name: n.name},
 			scheduler.NodeHeard{Node: n.name},
 			nil,
 		)
 	}
-	n.w.ctl.grantLease(n, n.bootClock())
+	c.grantLease(n, n.bootClock())
 	n.resendReports()
 }
 
@@ -270,7 +275,7 @@ func (n *node) noteEnded(r run, p *process) {
 // reportGone tells the controller that nothing of an attempt is left here, again
 // and again until it is acknowledged.
 func (n *node) reportGone(r run, p *process) {
-	if !p.ended || !n.connected || !n.isReachable() || n.hung != nothingHangs {
+	if !p.ended || !n.connected || !n.reaches(n.ctl) || n.hung != nothingHangs {
 		return
 	}
 	done := &scheduler.NodeDone{}
@@ -282,9 +287,9 @@ func (n *node) reportGone(r run, p *process) {
 			Unknown: p.unknown,
 		}
 	}
-	boot, life := n.boot, n.w.ctl.life
+	boot, c := n.boot, n.ctl
 	n.w.sendMessage(func() {
-		if boot != n.boot || life != n.w.ctl.life || n.cut {
+		if boot != n.boot || c.over || n.cut {
 			return
 		}
 		cmd := scheduler.Report{
@@ -298,9 +303,9 @@ func (n *node) reportGone(r run, p *process) {
 				Text:  "its lease is over",
 				Again: true,
 			}
-			n.w.ctl.decideCommand(event.Actor{Kind: event.ActorNode, Name: n.name}, failed, nil)
+			c.decideCommand(event.Actor{Kind: event.ActorNode, Name: n.name}, failed, nil)
 		}
-		n.w.ctl.decideCommand(
+		c.decideCommand(
 			event.Actor{Kind: event.ActorNode, Name: n.name},
 			cmd,
 			func(scheduler.Result, error) {

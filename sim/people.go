@@ -53,11 +53,11 @@ func userActor(n int) event.Actor {
 
 func (w *World) submitJob() {
 	n := w.rng.IntN(users)
-	who := userActor(n)
+	actor := userActor(n)
 	jobSpec := &spec.JobSpec{
 		Name:    fmt.Sprintf("j%d", w.rng.IntN(5)),
-		User:    who.Name,
-		UID:     who.UID,
+		User:    actor.Name,
+		UID:     actor.UID,
 		Account: "a",
 	}
 	if w.profile.Floor > 0 && n == 0 {
@@ -89,8 +89,8 @@ func (w *World) submitJob() {
 	case 3:
 		jobSpec.Licenses = []spec.Count{{Name: "l", N: int64(1 + w.rng.IntN(3))}}
 	case 4:
-		if t, ok := w.someJob(); ok {
-			if j := w.ctl.st.Job(t.UID); j != nil {
+		if target, ok := w.someJob(); ok {
+			if job := w.ctl.st.Job(target.UID); job != nil {
 				kinds := [...]spec.DependencyKind{
 					spec.After,
 					spec.AfterAny,
@@ -99,7 +99,7 @@ func (w *World) submitJob() {
 				}
 				jobSpec.Queue.Dependency = &spec.Dependency{
 					Terms: []spec.DependencyTerm{
-						{Kind: kinds[w.rng.IntN(len(kinds))], Job: j.ID, Task: spec.NoTask},
+						{Kind: kinds[w.rng.IntN(len(kinds))], Job: job.ID, Task: spec.NoTask},
 					},
 				}
 			}
@@ -109,12 +109,12 @@ func (w *World) submitJob() {
 			Terms: []spec.DependencyTerm{{Kind: spec.Singleton, Task: spec.NoTask}},
 		}
 	}
-	w.ctl.decideCommand(
-		who,
+	w.someController().decideCommand(
+		actor,
 		scheduler.Submit{Spec: jobSpec, Rest: w.varyRequest(jobSpec)},
-		func(res scheduler.Result, err error) {
+		func(result scheduler.Result, err error) {
 			if err == nil {
-				w.truth.acked[res.UID] = jobSpec.Name
+				w.truth.acked[result.UID] = jobSpec.Name
 			}
 		},
 	)
@@ -126,23 +126,27 @@ func (w *World) someJob() (scheduler.Target, bool) {
 		return scheduler.Target{}, false
 	}
 	uid := spec.JobUID(1 + w.rng.Uint64N(last-1))
-	t := scheduler.Target{UID: uid, Task: spec.NoTask}
-	if j := w.ctl.st.Job(uid); j != nil && j.IsArrayRecord() && w.rng.IntN(2) == 0 {
-		t.Task = j.Tasks.Min()
+	target := scheduler.Target{UID: uid, Task: spec.NoTask}
+	if job := w.ctl.st.Job(uid); job != nil && job.IsArrayRecord() && w.rng.IntN(2) == 0 {
+		target.Task = job.Tasks.Min()
 	}
-	return t, true
+	return target, true
 }
 
 func (w *World) onSomeJob(cmd func(t scheduler.Target) scheduler.Command) {
-	if t, ok := w.someJob(); ok && w.ctl.up {
-		w.ctl.decideCommand(event.Actor{Kind: event.ActorUser, UID: 0, Name: "root"}, cmd(t), nil)
+	if target, ok := w.someJob(); ok && w.ctl.up {
+		w.someController().decideCommand(
+			event.Actor{Kind: event.ActorUser, UID: 0, Name: "root"}, cmd(target), nil,
+		)
 	}
 }
 
 // injectFaults lets things go wrong.
 func (w *World) injectFaults() {
 	profile := w.profile
-	w.repeatEvery(profile.CrashEvery, w.ctl.crashController)
+	w.repeatEvery(profile.CrashEvery, w.group.crashSome)
+	w.repeatEvery(profile.ApartEvery, w.group.cutOff)
+	w.repeatEvery(profile.DiskEvery, w.group.troubleDisk)
 	w.repeatEvery(profile.RebootEvery, func() { w.nodes[w.rng.IntN(len(w.nodes))].rebootMachine() })
 	w.repeatEvery(profile.SilenceEvery, func() {
 		n := w.nodes[w.rng.IntN(len(w.nodes))]
@@ -193,15 +197,17 @@ func (w *World) runPowers() {
 			return
 		}
 		names := []string{w.nodes[w.rng.IntN(w.profile.Nodes)].name}
-		var cmd scheduler.Command = scheduler.PowerNodes{Nodes: names, How: scheduler.PowerHow(1 + w.rng.IntN(4))}
+		var command scheduler.Command = scheduler.PowerNodes{
+			Nodes: names, How: scheduler.PowerHow(1 + w.rng.IntN(4)),
+		}
 		switch w.rng.IntN(6) {
 		case 0:
-			cmd = scheduler.RebootNodes{Nodes: names, ASAP: w.rng.IntN(2) == 0}
+			command = scheduler.RebootNodes{Nodes: names, ASAP: w.rng.IntN(2) == 0}
 		case 1:
-			cmd = scheduler.CancelReboots{Nodes: names}
+			command = scheduler.CancelReboots{Nodes: names}
 		}
-		w.noteLine("%T %s %+v", cmd, names[0], cmd)
-		w.ctl.decideCommand(rootActor(), cmd, nil)
+		w.noteLine("%T %s %+v", command, names[0], command)
+		w.ctl.decideCommand(rootActor(), command, nil)
 	})
 }
 
@@ -209,11 +215,9 @@ func (w *World) runPowers() {
 func (w *World) runOperators() {
 	profile := w.profile
 	w.repeatEvery(profile.ClockEvery, func() {
-		w.ctl.skew += w.upTo(2*spec.Minute) - w.upTo(spec.Minute)
-		w.noteLine(
-			"the controller's clock is off by %d ms",
-			int64(w.ctl.skew)/int64(spec.Millisecond),
-		)
+		m := w.ctl.m
+		m.skew += w.upTo(2*spec.Minute) - w.upTo(spec.Minute)
+		w.noteLine("the clock of %s is off by %d ms", m.name, int64(m.skew)/int64(spec.Millisecond))
 	})
 	w.repeatEvery(profile.ReconfigureEvery, func() {
 		config := *w.config
@@ -250,6 +254,10 @@ func rootActor() event.Actor { return event.Actor{Kind: event.ActorUser, Name: "
 // healFaults ends the faults: every node comes back, holds are released.
 func (w *World) healFaults() {
 	w.calm = true
+	for _, m := range w.group.members {
+		m.join()
+		m.healDisk()
+	}
 	for _, n := range w.nodes {
 		n.cut = false
 		n.goOn()
@@ -286,14 +294,14 @@ func (w *World) healFaults() {
 			}
 		}
 		for uid := spec.JobUID(1); uid < w.ctl.st.NextUID; uid++ {
-			if j := w.ctl.st.Job(uid); w.ctl.up && j != nil && j.State == spec.Pending &&
-				j.Hold != spec.NotHeld {
+			if job := w.ctl.st.Job(uid); w.ctl.up && job != nil && job.State == spec.Pending &&
+				job.Hold != spec.NotHeld {
 				w.ctl.decideCommand(
 					root,
 					scheduler.Release{Target: scheduler.Target{UID: uid, Task: spec.NoTask}},
 					nil,
 				)
-			} else if w.ctl.up && j != nil && j.State == spec.Suspended {
+			} else if w.ctl.up && job != nil && job.State == spec.Suspended {
 				w.ctl.decideCommand(root, scheduler.Resume{Target: scheduler.Target{UID: uid, Task: spec.NoTask}}, nil)
 			}
 		}

@@ -20,12 +20,12 @@ import (
 func (k *kubernetes) createGang() {
 	world := k.w
 	k.made++
-	who := userActor(world.rng.IntN(users))
+	actor := userActor(world.rng.IntN(users))
 	gang := copilot.JobPod{
 		Namespace: "train",
 		Size:      1,
 		Request: copilot.Request{
-			User:    who.Name,
+			User:    actor.Name,
 			Account: "a",
 			Owner:   fmt.Sprintf("Job/g%d", k.made),
 			Limit:   spec.Minute * spec.Span(1+world.rng.IntN(4)),
@@ -35,7 +35,7 @@ func (k *kubernetes) createGang() {
 			},
 		},
 	}
-	if world.profile.Floor > 0 && who.Name == "u0" {
+	if world.profile.Floor > 0 && actor.Name == "u0" {
 		gang.Request.Account = floorAccount
 	}
 	if world.profile.Preempt > 0 && world.rng.IntN(4) == 0 {
@@ -103,36 +103,36 @@ func (k *kubernetes) replacePod(p *pod) {
 // deleteHopeless removes what rightly waits for ever when all is calm: gangs that are
 // not complete any more, and pods whose jobs are over a limit or larger than the cluster.
 func (k *kubernetes) deleteHopeless() {
-	st := k.w.ctl.durable
+	cluster := k.w.ctl.durable
 	for _, name := range slices.Clone(k.order) {
 		p := k.pods[name]
 		if p == nil || p.ganged == nil || p.Node != "" {
 			continue
 		}
-		job := st.JobOfPod(p.UID)
+		job := cluster.JobOfPod(p.UID)
 		alone := job == nil && k.w.now.Sub(p.Created) > 10*spec.Minute
-		if alone || job != nil && job.State == spec.Pending && fitsNowhere(st, job) {
+		if alone || job != nil && job.State == spec.Pending && fitsNowhere(cluster, job) {
 			k.delete(p)
 		}
 	}
 }
 
-func fitsNowhere(st *state.State, job *state.Job) bool {
+func fitsNowhere(cluster *state.State, job *state.Job) bool {
 	switch job.Reason.Code {
 	case spec.ReasonPartitionConfig, spec.ReasonBadConstraints, spec.ReasonPartitionNodeLimit:
 		return true
 	}
-	return isHopeless(st, job, 0) || overTogether(st, job)
+	return isHopeless(cluster, job, 0) || overTogether(cluster, job)
 }
 
 // overTogether tells a gang of unequal pods that waits for a limit although nothing runs:
 // each of its components is within it, and all together are not.
-func overTogether(st *state.State, job *state.Job) bool {
+func overTogether(cluster *state.State, job *state.Job) bool {
 	if job.Het == nil || job.Reason.Limit == 0 {
 		return false
 	}
 	busy := false
-	st.Jobs.Range(func(_ uint64, other *state.Job) bool {
+	cluster.Jobs.Range(func(_ uint64, other *state.Job) bool {
 		busy = busy || other.HoldsNodes()
 		return !busy
 	})
@@ -140,15 +140,15 @@ func overTogether(st *state.State, job *state.Job) bool {
 }
 
 // podJobs are the jobs of a state as the copilot's watch tells them.
-func podJobs(st *state.State) []copilot.PodJob {
-	var out []copilot.PodJob
-	st.Jobs.Range(func(_ uint64, job *state.Job) bool {
+func podJobs(cluster *state.State) []copilot.PodJob {
+	var jobs []copilot.PodJob
+	cluster.Jobs.Range(func(_ uint64, job *state.Job) bool {
 		if job.Spec.Pods != nil && !job.PodsOver {
-			out = append(out, copilot.PodJobOf(job))
+			jobs = append(jobs, copilot.PodJobOf(job))
 		}
 		return true
 	})
-	return out
+	return jobs
 }
 
 // reconcileJobs is the other half of a round of the copilot.
@@ -194,16 +194,16 @@ func (k *kubernetes) reconcileJobs(jobs []copilot.PodJob) {
 }
 
 // sendCommand gives Muster an order of the copilot, which may come late and twice.
-func (k *kubernetes) sendCommand(cmd scheduler.Command) {
-	k.w.sendMessage(func() { k.w.ctl.decideCommand(rootActor(), cmd, nil) })
+func (k *kubernetes) sendCommand(command scheduler.Command) {
+	k.w.sendMessage(func() { k.w.ctl.decideCommand(rootActor(), command, nil) })
 }
 
 func (k *kubernetes) submitPods(submit copilot.Submit) {
 	parts := submit.Specs()
 	for n := range users {
 		for _, part := range parts {
-			if who := userActor(n); who.Name == part.User {
-				part.UID = who.UID
+			if actor := userActor(n); actor.Name == part.User {
+				part.UID = actor.UID
 			}
 		}
 	}
@@ -269,7 +269,7 @@ func (k *kubernetes) judgeDeletion(p *pod) {
 			}
 		}
 	}
-	k.w.failSeed("pod %s of job uid %d is deleted, and nothing has happened to it", p.UID, job.UID)
+	k.w.failSeed("pod %s of job uid %d is deleted without a reason", p.UID, job.UID)
 }
 
 // isLost tells of a pod that was bound for whether it failed, or went before it had ended.
@@ -334,11 +334,11 @@ func (k *kubernetes) bindFor(bind copilot.Bind) {
 func (k *kubernetes) jobCovers(p *pod, place spec.PodPlace) {
 	job := k.w.ctl.durable.JobOfPod(p.UID)
 	if job == nil || !job.HoldsNodes() || job.Started == 0 {
-		k.w.failSeed("pod %s is bound to %s and no job has started for it", p.UID, place.Node)
+		k.w.failSeed("pod %s is bound to %s, but no job has started for it", p.UID, place.Node)
 		return
 	}
 	if k.cancelled[job.UID] {
-		k.w.failSeed("pod %s is bound, whose job was cancelled before it started", p.UID)
+		k.w.failSeed("pod %s is bound, but its job was cancelled before it started", p.UID)
 	}
 	at := job.Alloc.Nodes[slices.IndexFunc(
 		job.Alloc.Nodes,
@@ -355,7 +355,7 @@ func (k *kubernetes) jobCovers(p *pod, place spec.PodPlace) {
 		}
 		for _, gpu := range k.places[other.UID].GPUs {
 			if slices.Contains(place.GPUs, gpu) {
-				k.w.failSeed("pods %s and %s have GPU %s", p.UID, other.UID, gpu.UUID)
+				k.w.failSeed("pods %s and %s both have GPU %s", p.UID, other.UID, gpu.UUID)
 			}
 		}
 	}
@@ -367,7 +367,7 @@ func (w *World) judgeGivenBack(e *event.JobNodeDone, job *state.Job) {
 	for _, member := range job.Spec.Pods.Pods {
 		p := w.pods.byUID(member.UID)
 		if p != nil && p.Node == e.Node && !p.Over && !p.gone {
-			w.failSeed("%s is taken from job uid %d, and its pod %s is there", e.Node, e.UID, p.UID)
+			w.failSeed("node %s was released by job uid %d, but its pod %s is still there", e.Node, e.UID, p.UID)
 		}
 	}
 }

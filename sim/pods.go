@@ -21,17 +21,17 @@ type Pods struct {
 	GangEvery      spec.Span // that somebody makes pods that Muster schedules, several or one
 }
 
-func drawPods(r *rand.Rand) Pods {
+func drawPods(random *rand.Rand) Pods {
 	pods := Pods{
-		PodEvery:       drawInterval(r, 50, 2*spec.Second, 40*spec.Second),
-		CopilotEvery:   drawInterval(r, 50, 5*spec.Second, 100*spec.Second),
-		LostWatchEvery: drawInterval(r, 50, 10*spec.Second, 100*spec.Second),
-		Conflicts:      r.IntN(40),
+		PodEvery:       drawInterval(random, 50, 2*spec.Second, 40*spec.Second),
+		CopilotEvery:   drawInterval(random, 50, 5*spec.Second, 100*spec.Second),
+		LostWatchEvery: drawInterval(random, 50, 10*spec.Second, 100*spec.Second),
+		Conflicts:      random.IntN(40),
 	}
 	if pods.PodEvery == 0 {
 		return Pods{}
 	}
-	pods.GangEvery = drawInterval(r, 70, 4*spec.Second, 60*spec.Second)
+	pods.GangEvery = drawInterval(random, 70, 4*spec.Second, 60*spec.Second)
 	return pods
 }
 
@@ -85,9 +85,9 @@ type podSeen struct {
 	version int
 }
 
-func newKubernetes(w *World) *kubernetes {
+func newKubernetes(world *World) *kubernetes {
 	return &kubernetes{
-		w:         w,
+		w:         world,
 		pods:      map[string]*pod{},
 		seen:      map[string]podSeen{},
 		places:    map[string]spec.PodPlace{},
@@ -293,7 +293,7 @@ func (k *kubernetes) runs(p *pod) {
 func (k *kubernetes) holdCovers(p *pod, node, what string) {
 	n := k.w.ctl.durable.Node(node)
 	if n == nil {
-		k.w.failSeed("pod %s %s %s, which the ledger does not have", p.UID, what, node)
+		k.w.failSeed("pod %s %s %s, a node that the ledger does not know", p.UID, what, node)
 		return
 	}
 	at, ok := n.HoldAt(p.UID)
@@ -301,9 +301,9 @@ func (k *kubernetes) holdCovers(p *pod, node, what string) {
 		k.w.failSeed("pod %s %s %s without a durable hold", p.UID, what, node)
 		return
 	}
-	if h := &n.Holds[at]; h.MilliCPU != p.Ask.MilliCPU || h.Mem != p.Ask.Mem ||
-		int64(len(h.GPUs)) != p.Ask.GPUs {
-		k.w.failSeed("pod %s %s %s with a hold of %+v for %+v", p.UID, what, node, h, p.Ask)
+	if hold := &n.Holds[at]; hold.MilliCPU != p.Ask.MilliCPU || hold.Mem != p.Ask.Mem ||
+		int64(len(hold.GPUs)) != p.Ask.GPUs {
+		k.w.failSeed("pod %s %s %s with a hold of %+v for %+v", p.UID, what, node, hold, p.Ask)
 	}
 }
 
@@ -317,7 +317,7 @@ func (w *World) judgeReleased(e *event.ForeignHoldReleased) {
 		isThere := !p.Over && !p.Gated && (p.Node == e.Node || p.Pinned == e.Node)
 		if isThere && p.UID == e.ID {
 			w.failSeed(
-				"the hold of pod %s on %s is given back (%s), and it is there",
+				"the hold of pod %s on %s is released (%s), but the pod is still there",
 				e.ID,
 				e.Node,
 				e.Why,
@@ -329,8 +329,8 @@ func (w *World) judgeReleased(e *event.ForeignHoldReleased) {
 // reconcilePods is a round of the copilot: the same function as in production, on
 // what the watch has shown and on the ledger as a reader sees it.
 func (k *kubernetes) reconcilePods() {
-	st := k.w.ctl.durable
-	jobs := podJobs(st)
+	cluster := k.w.ctl.durable
+	jobs := podJobs(cluster)
 	var pods []copilot.Pod
 	for _, name := range sortedNames(k.seen) {
 		pod := k.seen[name].Pod
@@ -339,18 +339,18 @@ func (k *kubernetes) reconcilePods() {
 	}
 	copilot.MarkOwn(pods, jobs)
 	nodes := copilot.Nodes(
-		st,
-		func(n *state.Node) bool { return scheduler.OpenToHolds(st, st.At, n) == nil },
+		cluster,
+		func(n *state.Node) bool { return scheduler.OpenToHolds(cluster, cluster.At, n) == nil },
 	)
 	plan := copilot.Reconcile(pods, nodes)
-	for _, r := range plan.Releases {
-		k.releasePod(r)
+	for _, release := range plan.Releases {
+		k.releasePod(release)
 	}
-	for _, l := range plan.LetGo {
-		k.letGo(l.Pod, l.Node)
+	for _, letGo := range plan.LetGo {
+		k.letGo(letGo.Pod, letGo.Node)
 	}
-	for _, t := range plan.Takes {
-		k.take(t)
+	for _, take := range plan.Takes {
+		k.take(take)
 	}
 	k.reconcileJobs(jobs)
 }
@@ -417,7 +417,7 @@ func (k *kubernetes) letGo(seen copilot.Pod, node string) {
 	})
 }
 
-// podsLeft tells that pods are still there.
+// podsLeft tells whether any pod still exists.
 func (k *kubernetes) podsLeft() bool { return len(k.pods) > 0 }
 
 // checkFinal holds after the faults have ceased.

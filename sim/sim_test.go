@@ -48,7 +48,7 @@ func profileOf(t *testing.T) *Profile {
 func TestSeeds(t *testing.T) {
 	first, count := seeds(t)
 	given := profileOf(t)
-	var next, events, crashes, attempts atomic.Int64
+	var next, events, crashes, attempts, overlaps atomic.Int64
 	var failed atomic.Uint64
 	var mu sync.Mutex
 	var starts Starts
@@ -67,6 +67,7 @@ func TestSeeds(t *testing.T) {
 				events.Add(int64(res.Events))
 				crashes.Add(int64(res.Crashes))
 				attempts.Add(int64(res.Attempts))
+				overlaps.Add(int64(res.Overlaps))
 				mu.Lock()
 				starts.Add(res.Starts)
 				mu.Unlock()
@@ -77,12 +78,15 @@ func TestSeeds(t *testing.T) {
 	if seed := failed.Load(); seed != 0 {
 		reportFailure(t, seed, or(given, seed))
 	}
-	t.Logf("%d seeds: %d events, %d attempts, %d crashes of the controller; of the starts were %+v", count, events.Load(), attempts.Load(), crashes.Load(), starts)
+	t.Logf("%d seeds: %d events, %d attempts, %d crashes of controllers, %d leaders beside an older one; of the starts were %+v", count, events.Load(), attempts.Load(), crashes.Load(), overlaps.Load(), starts)
 	if s := starts; given == nil && count >= 20 && min(s.Reserved, s.Together, s.Shared, s.Short, s.Side, s.Strange) == 0 {
 		t.Errorf("no start of some kind at all: %+v", s)
 	}
 	if given == nil && (attempts.Load() == 0 || (count >= 20 && crashes.Load() == 0)) {
 		t.Error("the simulator did nothing: a simulator that finds nothing is assumed broken")
+	}
+	if given == nil && count >= 20 && overlaps.Load() == 0 {
+		t.Error("no controller was overtaken by another while it still believed that it led")
 	}
 }
 

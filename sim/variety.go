@@ -51,14 +51,14 @@ func shortQOS(profile Profile) spec.QOS {
 	return qos
 }
 
-// varyCluster gives the cluster what the profile says beside nodes and jobs.
-func (p *Profile) varyCluster(cfg *spec.Config, names []string) {
-	for i := range cfg.Partitions {
-		cfg.Partitions[i].AllNodes = p.Strangers > 0
+// varyCluster adds the profile's variety other than nodes and jobs.
+func (p *Profile) varyCluster(config *spec.Config, names []string) {
+	for i := range config.Partitions {
+		config.Partitions[i].AllNodes = p.Strangers > 0
 	}
 	if p.Sides {
-		cfg.Partitions = append(
-			cfg.Partitions,
+		config.Partitions = append(
+			config.Partitions,
 			spec.PartitionSpec{
 				Name:        "side",
 				NodeNames:   names[:(len(names)+1)/2],
@@ -68,12 +68,12 @@ func (p *Profile) varyCluster(cfg *spec.Config, names []string) {
 		)
 	}
 	if p.ByQOS && p.Several && p.Preempt > 0 {
-		cfg.Sched.PreemptType = "preempt/qos"
+		config.Sched.PreemptType = "preempt/qos"
 	}
 }
 
-// varyRequest gives a request something that not every site has, and returns its
-// second component where it is to have one.
+// varyRequest adds a feature that not every site uses to a request, and returns its
+// second component if the request is to have one.
 func (w *World) varyRequest(jobSpec *spec.JobSpec) (rest []*spec.JobSpec) {
 	profile := &w.profile
 	if profile.Sides && w.rng.IntN(3) == 0 {
@@ -262,8 +262,8 @@ func (w *World) controlCluster() {
 			{Key: "arraytaskthrottle", Value: "1"},
 		}
 		kv := changes[w.rng.IntN(len(changes))]
-		w.onSomeJob(func(t scheduler.Target) scheduler.Command {
-			return scheduler.UpdateJob{Target: t, Admin: true, Changes: []spec.KeyValue{kv}}
+		w.onSomeJob(func(target scheduler.Target) scheduler.Command {
+			return scheduler.UpdateJob{Target: target, Admin: true, Changes: []spec.KeyValue{kv}}
 		})
 	}
 }
@@ -296,19 +296,19 @@ func (w *World) changeStranger(n *node) {
 	}
 }
 
-// undoOperators takes back what operators changed, once all is calm.
+// undoOperators reverts the operators' changes once the faults have ceased.
 func (w *World) undoOperators() {
-	st := w.ctl.st
-	for i := range st.Reservations {
+	cluster := w.ctl.st
+	for i := range cluster.Reservations {
 		w.ctl.decideCommand(
 			rootActor(),
-			scheduler.DeleteReservation{Name: st.Reservations[i].Name, Admin: true},
+			scheduler.DeleteReservation{Name: cluster.Reservations[i].Name, Admin: true},
 			nil,
 		)
 		break // the others when it comes round again: this one changed the list
 	}
-	for i := range st.Config.Partitions {
-		if partition := &st.Config.Partitions[i]; partition.State != spec.PartitionUp ||
+	for i := range cluster.Config.Partitions {
+		if partition := &cluster.Config.Partitions[i]; partition.State != spec.PartitionUp ||
 			partition.MaxTime != spec.Hour {
 			next := partition.WithoutNodes()
 			next.State, next.MaxTime = spec.PartitionUp, spec.Hour
@@ -340,12 +340,12 @@ func ranIn(job *state.Job) string {
 }
 
 // inQOS counts the jobs in the second QOS, if a job is.
-func (w *World) inQOS(st *state.State, job *state.Job) (n int) {
+func (w *World) inQOS(cluster *state.State, job *state.Job) (n int) {
 	if ranIn(job) != "short" {
 		return 0
 	}
-	st.Active.Range(func(uid uint64, _ struct{}) bool {
-		if o := st.Job(spec.JobUID(uid)); o.State.Active() && ranIn(o) == "short" {
+	cluster.Active.Range(func(uid uint64, _ struct{}) bool {
+		if o := cluster.Job(spec.JobUID(uid)); o.State.Active() && ranIn(o) == "short" {
 			n++
 		}
 		return true
@@ -375,7 +375,7 @@ func (w *World) judgeReserved(
 			for _, name := range reservation.Nodes {
 				if name == e.Alloc.Nodes[k].Name && at < end && start < at.Add(e.Limit) {
 					w.failSeed(
-						"job uid %d starts on %s for %d s, which reservation %s has from %d s on",
+						"job uid %d starts on %s for %d s, but reservation %s has the node in %d s",
 						job.UID,
 						name,
 						e.Limit/spec.Second,
@@ -388,17 +388,19 @@ func (w *World) judgeReserved(
 	}
 }
 
-// judgeTogether: of a heterogeneous job all components run or none.
+// judgeTogether checks that either all components of a heterogeneous job run, or none.
 func (w *World) judgeTogether() {
-	st := w.ctl.st
-	st.Active.Range(func(uid uint64, _ struct{}) bool {
-		job := st.Job(spec.JobUID(uid))
+	cluster := w.ctl.st
+	cluster.Active.Range(func(uid uint64, _ struct{}) bool {
+		job := cluster.Job(spec.JobUID(uid))
 		if job.Het == nil || !job.GoesOn() {
 			return true
 		}
-		for _, c := range st.Components(job) {
-			if c.State == spec.Pending {
-				w.failSeed("of a heterogeneous job uid %d runs and uid %d waits", job.UID, c.UID)
+		for _, component := range cluster.Components(job) {
+			if component.State == spec.Pending {
+				w.failSeed(
+					"heterogeneous job: component uid %d runs, but uid %d is pending", job.UID, component.UID,
+				)
 			}
 		}
 		return w.err == nil
@@ -408,22 +410,23 @@ func (w *World) judgeTogether() {
 // judgeIdle: after a pass about the present, no job waits for resources that a
 // node has idle for as long as it may run. What is idle now may be promised to
 // somebody, so only nodes count of which nothing is.
-func (w *World) judgeIdle(out *scheduler.Outcome, opt scheduler.PassOptions) {
-	st, now := w.ctl.st, w.ctl.clockNow()
-	sawAll := !opt.Incremental && !out.Plan.Truncated && st.Config.Sched.BFMaxJobTest == 0
-	if w.err != nil || !sawAll || len(st.Reservations) > 0 {
+func (w *World) judgeIdle(outcome *scheduler.Outcome, options scheduler.PassOptions) {
+	cluster, now := w.ctl.st, w.ctl.clockNow()
+	sawAll := !options.Incremental && !outcome.Plan.Truncated &&
+		cluster.Config.Sched.BFMaxJobTest == 0
+	if w.err != nil || !sawAll || len(cluster.Reservations) > 0 {
 		return
 	}
-	idle := w.unpromisedNodes(out)
-	st.Waiting.Range(func(uid uint64, _ struct{}) bool {
-		job := st.Job(spec.JobUID(uid))
+	idle := w.unpromisedNodes(outcome)
+	cluster.Waiting.Range(func(uid uint64, _ struct{}) bool {
+		job := cluster.Job(spec.JobUID(uid))
 		if !lacksNodes(job, now) || !isJudgedSize(job) {
 			return true
 		}
 		for _, n := range idle {
 			if w.wouldFit(job, n) {
 				w.failSeed(
-					"job uid %d waits for %s, and %s has idle what it needs",
+					"job uid %d is pending with reason %s, but node %s has the idle resources that it needs",
 					job.UID,
 					job.Reason.Code,
 					n.Spec.Name,
@@ -434,21 +437,21 @@ func (w *World) judgeIdle(out *scheduler.Outcome, opt scheduler.PassOptions) {
 	})
 }
 
-// unpromisedNodes are the nodes in service that no plan names and nobody makes room on.
-func (w *World) unpromisedNodes(out *scheduler.Outcome) (list []*state.Node) {
-	st := w.ctl.st
+// unpromisedNodes are the nodes in service that no plan uses and on which no job is preempted.
+func (w *World) unpromisedNodes(outcome *scheduler.Outcome) (list []*state.Node) {
+	cluster := w.ctl.st
 	taken := map[spec.NodeID]bool{}
-	for i := range out.Plan.Jobs {
-		for _, id := range out.Plan.Jobs[i].Nodes {
+	for i := range outcome.Plan.Jobs {
+		for _, id := range outcome.Plan.Jobs[i].Nodes {
 			taken[id] = true
 		}
 	}
 	claims := false
-	st.Waiting.Range(func(uid uint64, _ struct{}) bool {
-		claims = claims || st.Job(spec.JobUID(uid)).Claim != nil
+	cluster.Waiting.Range(func(uid uint64, _ struct{}) bool {
+		claims = claims || cluster.Job(spec.JobUID(uid)).Claim != nil
 		return !claims
 	})
-	st.Nodes.Range(func(_ uint64, n *state.Node) bool {
+	cluster.Nodes.Range(func(_ uint64, n *state.Node) bool {
 		isUp := n.Usable() && n.Power == event.PowerOn && n.Reboot == nil
 		if isUp && !claims && !taken[n.ID] && n.Unused() {
 			list = append(list, n)
@@ -463,11 +466,12 @@ func (w *World) unpromisedNodes(out *scheduler.Outcome) (list []*state.Node) {
 func (w *World) wouldFit(job *state.Job, n *state.Node) bool {
 	in := false
 	for _, name := range job.Spec.Partitions {
-		p := w.ctl.st.Parts.Find(name)
-		if p == nil || p.Spec.State != spec.PartitionUp || !p.Nodes.Has(int(n.ID)) {
+		partition := w.ctl.st.Parts.Find(name)
+		if partition == nil || partition.Spec.State != spec.PartitionUp ||
+			!partition.Nodes.Has(int(n.ID)) {
 			continue
 		}
-		in = in || job.Spec.Time.Limit <= p.Spec.MaxTime
+		in = in || job.Spec.Time.Limit <= partition.Spec.MaxTime
 	}
 	var gpus, shards int64
 	for _, count := range job.Spec.Size.PerNode {
@@ -506,20 +510,20 @@ func (s *Starts) countStart(e *event.JobStarted, job *state.Job) {
 }
 
 // Add adds the counts of another run.
-func (s *Starts) Add(o Starts) {
-	s.Reserved += o.Reserved
-	s.Together += o.Together
-	s.Shared += o.Shared
-	s.Short += o.Short
-	s.Side += o.Side
-	s.Strange += o.Strange
+func (s *Starts) Add(starts Starts) {
+	s.Reserved += starts.Reserved
+	s.Together += starts.Together
+	s.Shared += starts.Shared
+	s.Short += starts.Short
+	s.Side += starts.Side
+	s.Strange += starts.Strange
 }
 
 // hashLog is a hash of the log, batch by batch.
-func (c *controller) hashLog() (sum [32]byte) {
+func (g *group) hashLog() (sum [32]byte) {
 	h := sha256.New()
-	for _, b := range c.log {
-		h.Write(b)
+	for _, e := range g.chosen {
+		h.Write(e.batch.bytes)
 	}
 	h.Sum(sum[:0])
 	return sum

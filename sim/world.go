@@ -21,7 +21,8 @@ type World struct {
 	config  *spec.Config // the one that holds when all is calm
 	changed bool         // another may be in force
 
-	ctl   *controller
+	group *group
+	ctl   *controller // the newest leader
 	nodes []*node
 	truth *truth
 	pods  *kubernetes
@@ -31,7 +32,7 @@ type World struct {
 	trace []string
 }
 
-// Profile is what a seed draws first: which faults, how often, what cluster.
+// Profile is derived from the seed before the run: which faults, how often, which cluster.
 type Profile struct {
 	Nodes, CPUs, GPUs int
 	Jobs              int
@@ -56,10 +57,11 @@ type Profile struct {
 	Fencing           int       // 1 by leases, 2 by the site's program; 0 = jobs wait for the node
 	Variety
 	Pods
+	Groups
 }
 
-// Variety is what a profile has beside faults: what else jobs ask for and
-// operators do.
+// Variety is the part of a profile that is not faults: features that jobs request, and
+// what operators do.
 type Variety struct {
 	Sides        bool      // a second partition on some of the nodes; jobs wait in several
 	Several      bool      // a second QOS with a limit; jobs are in both
@@ -75,33 +77,42 @@ type Variety struct {
 }
 
 // drawInterval draws a mean interval, or never.
-func drawInterval(r *rand.Rand, likely int, lo, hi spec.Span) spec.Span {
-	if r.IntN(100) >= likely {
+func drawInterval(random *rand.Rand, likely int, lo, hi spec.Span) spec.Span {
+	if random.IntN(100) >= likely {
 		return 0
 	}
-	return lo + spec.Span(r.Int64N(int64(hi-lo)))
+	return lo + spec.Span(random.Int64N(int64(hi-lo)))
 }
 
-func drawProfile(r *rand.Rand) Profile {
-	every := func(likely int, lo, hi spec.Span) spec.Span { return drawInterval(r, likely, lo, hi) }
+func drawProfile(random *rand.Rand) Profile {
+	every := func(likely int, lo, hi spec.Span) spec.Span {
+		return drawInterval(random, likely, lo, hi)
+	}
 	profile := Profile{
-		Nodes: 1 + r.IntN(4), CPUs: 1 + r.IntN(8), GPUs: r.IntN(5), Jobs: 5 + r.IntN(60),
+		Nodes: 1 + random.IntN(4), CPUs: 1 + random.IntN(8), GPUs: random.IntN(5),
+		Jobs:       5 + random.IntN(60),
 		CrashEvery: every(60, 5*spec.Second, 120*spec.Second), RebootEvery: every(50, 20*spec.Second, 300*spec.Second),
 		SilenceEvery: every(50, 20*spec.Second, 200*spec.Second), AgentEvery: every(50, 10*spec.Second, 100*spec.Second),
 		DrainEvery: every(40, 20*spec.Second, 200*spec.Second), RequeueEvery: every(90, 10*spec.Second, 120*spec.Second),
-		ClockEvery: every(30, 20*spec.Second, 200*spec.Second), ReconfigureEvery: every(40, 20*spec.Second, 200*spec.Second), Duplicate: r.IntN(30),
-		Slow: spec.Millisecond * spec.Span(1+r.IntN(2000)), Sync: spec.Millisecond * spec.Span(1+r.IntN(50)), QOSCap: r.IntN(2) == 0,
-		Preempt: max(r.IntN(9)-4, 0), Floor: max(r.IntN(16)-7, 0),
-		Power: r.IntN(3) == 0, PowerEvery: every(60, 20*spec.Second, 120*spec.Second), BootFails: r.IntN(30),
+		ClockEvery:       every(30, 20*spec.Second, 200*spec.Second),
+		ReconfigureEvery: every(40, 20*spec.Second, 200*spec.Second), Duplicate: random.IntN(30),
+		Slow: spec.Millisecond * spec.Span(1+random.IntN(2000)),
+		Sync: spec.Millisecond * spec.Span(1+random.IntN(50)), QOSCap: random.IntN(2) == 0,
+		Preempt: max(random.IntN(9)-4, 0), Floor: max(random.IntN(16)-7, 0),
+		Power: random.IntN(3) == 0, PowerEvery: every(60, 20*spec.Second, 120*spec.Second),
+		BootFails: random.IntN(30),
 	}
 	profile.HangEvery = every(50, 20*spec.Second, 200*spec.Second)
 	profile.Variety = Variety{
-		Sides: r.IntN(2) == 0, Several: r.IntN(2) == 0, ByQOS: r.IntN(2) == 0, Typed: r.IntN(2) == 0, Shards: r.IntN(2) == 0, Apart: r.IntN(3) == 0,
-		Het: max(r.IntN(60)-30, 0), Strangers: max(r.IntN(5)-2, 0), StrangeEvery: 10*spec.Second + spec.Span(r.Int64N(int64(90*spec.Second))),
+		Sides: random.IntN(2) == 0, Several: random.IntN(2) == 0, ByQOS: random.IntN(2) == 0,
+		Typed: random.IntN(2) == 0, Shards: random.IntN(2) == 0, Apart: random.IntN(3) == 0,
+		Het: max(random.IntN(60)-30, 0), Strangers: max(random.IntN(5)-2, 0),
+		StrangeEvery: 10*spec.Second + spec.Span(random.Int64N(int64(90*spec.Second))),
 		ReserveEvery: every(50, 10*spec.Second, 100*spec.Second), ControlEvery: every(50, 5*spec.Second, 60*spec.Second),
 	}
-	profile.Fencing = r.IntN(3)
-	profile.Pods = drawPods(r)
+	profile.Fencing = random.IntN(3)
+	profile.Pods = drawPods(random)
+	profile.Groups = drawGroups(random)
 	return profile
 }
 
@@ -183,12 +194,13 @@ func (w *World) noteLine(format string, args ...any) {
 	}
 }
 
-// Result is what a run came to.
+// Result is the outcome of a run.
 type Result struct {
 	Seed     uint64
 	Profile  Profile
 	Events   uint64   // in the ledger
-	Crashes  int      // of the controller
+	Crashes  int      // of controllers
+	Overlaps int      // leaders that began while another still believed that it led
 	Hash     [32]byte // of the final state
 	Log      [32]byte // of all that was written
 	Attempts int
@@ -241,27 +253,41 @@ func cuts() []func(p *Profile) {
 		func(p *Profile) { p.Typed = false }, func(p *Profile) { p.Shards = false }, func(p *Profile) { p.Apart = false },
 		func(p *Profile) { p.Het = 0 }, func(p *Profile) { p.Strangers = max(p.Strangers-1, 0) }, func(p *Profile) { p.ReserveEvery = 0 }, func(p *Profile) { p.ControlEvery = 0 },
 		func(p *Profile) { p.PodEvery = 0 }, func(p *Profile) { p.GangEvery = 0 }, func(p *Profile) { p.CopilotEvery = 0 }, func(p *Profile) { p.Conflicts = 0 }, func(p *Profile) { p.LostWatchEvery = 0 },
+		func(p *Profile) { p.ApartEvery = 0 }, func(p *Profile) { p.DiskEvery = 0 }, func(p *Profile) { p.Members = 1 },
 		func(p *Profile) { p.Nodes = max(p.Nodes-1, 1) }, func(p *Profile) { p.CPUs = max(p.CPUs-1, 1) },
 		func(p *Profile) { p.Jobs = max(p.Jobs/2, 1) }, func(p *Profile) { p.Jobs = max(p.Jobs-1, 1) },
 	}
 }
 
+// newWorld is a world in which nothing has happened.
+func newWorld(seed uint64, profile Profile) (*World, error) {
+	codec, err := event.NewCodec()
+	if err != nil {
+		return nil, err
+	}
+	world := &World{
+		seed:    seed,
+		rng:     rand.New(rand.NewPCG(seed, 0x6d7573746572)),
+		now:     spec.AtUnix(1_700_000_000),
+		codec:   codec,
+		profile: profile,
+		truth:   newTruth(),
+	}
+	world.group = newGroup(world)
+	world.pods = newKubernetes(world)
+	return world, nil
+}
+
 // RunProfile simulates a seed under a profile that was not drawn from it.
 func RunProfile(seed uint64, profile Profile) (Result, error) {
-	codec, err := event.NewCodec()
+	world, err := newWorld(seed, profile)
 	if err != nil {
 		return Result{}, err
 	}
-	world := &World{
-		seed:  seed,
-		rng:   rand.New(rand.NewPCG(seed, 0x6d7573746572)),
-		now:   spec.AtUnix(1_700_000_000),
-		codec: codec,
-		truth: newTruth(),
+	world.group.begin()
+	for !world.ctl.up && world.err == nil {
+		world.runUntil(world.now.Add(spec.Second))
 	}
-	world.profile = profile
-	world.ctl = newController(world)
-	world.pods = newKubernetes(world)
 	world.ctl.foundCluster()
 	for i := range world.profile.Nodes {
 		world.nodes = append(world.nodes, newNode(world, nodeName(i)))
@@ -281,7 +307,6 @@ func RunProfile(seed uint64, profile Profile) (Result, error) {
 	world.runPowers()
 	world.runVariety()
 	world.pods.beginPods()
-	world.ctl.runClockwork()
 	const storm, bound = 10 * spec.Minute, 6 * spec.Hour
 	world.runUntil(world.now.Add(storm))
 	world.healFaults()
@@ -295,18 +320,19 @@ func RunProfile(seed uint64, profile Profile) (Result, error) {
 	if world.err == nil {
 		world.finalChecks()
 	}
-	res := Result{
+	result := Result{
 		Seed:     seed,
 		Profile:  world.profile,
 		Events:   world.ctl.st.Seq,
-		Crashes:  world.ctl.crashes,
+		Crashes:  world.group.crashes,
+		Overlaps: world.group.overlaps,
 		Hash:     world.ctl.st.Hash(),
-		Log:      world.ctl.hashLog(),
+		Log:      world.group.hashLog(),
 		Attempts: len(world.truth.attempts),
 		Starts:   world.truth.starts,
 		Trace:    world.trace,
 	}
-	return res, world.err
+	return result, world.err
 }
 
 // runUntil lets things happen up to an instant.
@@ -317,7 +343,7 @@ func (w *World) runUntil(t spec.Instant) {
 		h.do()
 		w.steps++
 		if w.steps > 2_000_000 {
-			w.failSeed("the run does not come to an end")
+			w.failSeed("the run does not end")
 		}
 	}
 	w.now = max(w.now, t)

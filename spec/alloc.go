@@ -230,8 +230,8 @@ func (u Usage) Add(v Usage) Usage {
 	u.Counters = u.Counters.Add(v.Counters)
 	u.Tasks = u.Tasks.Add(v.Tasks)
 	gpus := append([]GPUUsage(nil), u.GPUs...)
-	for _, g := range v.GPUs {
-		gpus = addGPU(gpus, g)
+	for _, usage := range v.GPUs {
+		gpus = addGPU(gpus, usage)
 	}
 	u.GPUs = gpus
 	return u
@@ -242,19 +242,19 @@ func addGPU(gpus []GPUUsage, gpu GPUUsage) []GPUUsage {
 		if gpus[i].UUID != gpu.UUID {
 			continue
 		}
-		s := &gpus[i]
-		s.NoProcess += gpu.NoProcess
-		s.Idle += gpu.Idle
-		s.Busy += gpu.Busy
-		s.UtilNS += gpu.UtilNS
-		s.SMNS += gpu.SMNS
-		s.TensorNS += gpu.TensorNS
-		s.PeakMem = max(s.PeakMem, gpu.PeakMem)
-		s.MemMiBS += gpu.MemMiBS
-		s.EnergyMJ += gpu.EnergyMJ
-		s.Throttled += gpu.Throttled
-		s.XIDs += gpu.XIDs
-		s.Has = s.Has || gpu.Has
+		usage := &gpus[i]
+		usage.NoProcess += gpu.NoProcess
+		usage.Idle += gpu.Idle
+		usage.Busy += gpu.Busy
+		usage.UtilNS += gpu.UtilNS
+		usage.SMNS += gpu.SMNS
+		usage.TensorNS += gpu.TensorNS
+		usage.PeakMem = max(usage.PeakMem, gpu.PeakMem)
+		usage.MemMiBS += gpu.MemMiBS
+		usage.EnergyMJ += gpu.EnergyMJ
+		usage.Throttled += gpu.Throttled
+		usage.XIDs += gpu.XIDs
+		usage.Has = usage.Has || gpu.Has
 		return gpus
 	}
 	return append(gpus, gpu)

@@ -19,14 +19,14 @@ type ArrayAsk struct {
 
 // NewArrayAsk describes an array of the given tasks.
 func NewArrayAsk(tasks TaskSet, throttle uint32) *ArrayAsk {
-	ask := &ArrayAsk{Tasks: tasks, Throttle: throttle, Count: tasks.Len(), Step: 1}
+	query := &ArrayAsk{Tasks: tasks, Throttle: throttle, Count: tasks.Len(), Step: 1}
 	if len(tasks) > 0 {
-		ask.Min, ask.Max = tasks[0].First, tasks.Max()
+		query.Min, query.Max = tasks[0].First, tasks.Max()
 		if len(tasks) == 1 {
-			ask.Step = tasks[0].Step
+			query.Step = tasks[0].Step
 		}
 	}
-	return ask
+	return query
 }
 
 // TaskSet is a set of array task indices as ascending, disjoint ranges: a
@@ -56,8 +56,8 @@ func (r TaskRange) hasTask(
 // Valid tells a set whose ranges are well formed, ascend and do not overlap.
 // Every other method expects that.
 func (s TaskSet) Valid() bool {
-	for i, r := range s {
-		if !r.Valid() || i > 0 && r.First <= s[i-1].Last {
+	for i, taskRange := range s {
+		if !taskRange.Valid() || i > 0 && taskRange.First <= s[i-1].Last {
 			return false
 		}
 	}
@@ -67,16 +67,16 @@ func (s TaskSet) Valid() bool {
 // Len is the number of tasks.
 func (s TaskSet) Len() int64 {
 	var n int64
-	for _, r := range s {
-		n += r.countTasks()
+	for _, taskRange := range s {
+		n += taskRange.countTasks()
 	}
 	return n
 }
 
 // Has tells whether a task is in the set.
 func (s TaskSet) Has(i int64) bool {
-	for _, r := range s {
-		if r.hasTask(i) {
+	for _, taskRange := range s {
+		if taskRange.hasTask(i) {
 			return true
 		}
 	}
@@ -89,28 +89,28 @@ func (s TaskSet) Min() int64 { return s[0].First }
 // Max returns the highest index; the set must not be empty.
 func (s TaskSet) Max() int64 {
 	m := s[0].Last
-	for _, r := range s {
-		m = max(m, r.Last)
+	for _, taskRange := range s {
+		m = max(m, taskRange.Last)
 	}
 	return m
 }
 
 // Without returns the set less one task.
 func (s TaskSet) Without(i int64) TaskSet {
-	out := make(TaskSet, 0, len(s)+1)
-	for _, r := range s {
-		if !r.hasTask(i) {
-			out = append(out, r)
+	set := make(TaskSet, 0, len(s)+1)
+	for _, taskRange := range s {
+		if !taskRange.hasTask(i) {
+			set = append(set, taskRange)
 			continue
 		}
-		if i > r.First {
-			out = append(out, normalRange(r.First, i-r.Step, r.Step))
+		if i > taskRange.First {
+			set = append(set, normalRange(taskRange.First, i-taskRange.Step, taskRange.Step))
 		}
-		if i < r.Last {
-			out = append(out, normalRange(i+r.Step, r.Last, r.Step))
+		if i < taskRange.Last {
+			set = append(set, normalRange(i+taskRange.Step, taskRange.Last, taskRange.Step))
 		}
 	}
-	return out
+	return set
 }
 
 func normalRange(first, last, step int64) TaskRange {
@@ -122,8 +122,8 @@ func normalRange(first, last, step int64) TaskRange {
 
 // Each calls f for every task in range order until f returns false.
 func (s TaskSet) Each(f func(int64) bool) {
-	for _, r := range s {
-		for i := r.First; i <= r.Last; i += r.Step {
+	for _, taskRange := range s {
+		for i := taskRange.First; i <= taskRange.Last; i += taskRange.Step {
 			if !f(i) {
 				return
 			}
@@ -133,19 +133,19 @@ func (s TaskSet) Each(f func(int64) bool) {
 
 // String prints the set as Slurm does: 1-5,7,10-20:5.
 func (s TaskSet) String() string {
-	var b strings.Builder
-	for i, r := range s {
+	var text strings.Builder
+	for i, taskRange := range s {
 		if i > 0 {
-			b.WriteByte(',')
+			text.WriteByte(',')
 		}
 		switch {
-		case r.First == r.Last:
-			fmt.Fprintf(&b, "%d", r.First)
-		case r.Step == 1:
-			fmt.Fprintf(&b, "%d-%d", r.First, r.Last)
+		case taskRange.First == taskRange.Last:
+			fmt.Fprintf(&text, "%d", taskRange.First)
+		case taskRange.Step == 1:
+			fmt.Fprintf(&text, "%d-%d", taskRange.First, taskRange.Last)
 		default:
-			fmt.Fprintf(&b, "%d-%d:%d", r.First, r.Last, r.Step)
+			fmt.Fprintf(&text, "%d-%d:%d", taskRange.First, taskRange.Last, taskRange.Step)
 		}
 	}
-	return b.String()
+	return text.String()
 }

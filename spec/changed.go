@@ -7,12 +7,12 @@ import (
 
 // WithoutNodes is a partition without all that says which nodes are of it.
 func (p *PartitionSpec) WithoutNodes() PartitionSpec {
-	out := *p
-	out.Nodes = ""
-	out.NodeNames = nil
-	out.AllNodes = false
-	out.NodeFeatures = nil
-	return out
+	partition := *p
+	partition.Nodes = ""
+	partition.NodeNames = nil
+	partition.AllNodes = false
+	partition.NodeFeatures = nil
+	return partition
 }
 
 // sameNodes gives a partition the nodes of another one.
@@ -31,47 +31,47 @@ func (c *Config) WithPartition(partition *PartitionSpec, nodes bool) *Config {
 	if i < 0 {
 		return c
 	}
-	out, was := *c, &c.Partitions[i]
+	config, was := *c, &c.Partitions[i]
 	next := *partition
 	if !nodes {
 		next.sameNodes(was)
 	}
-	out.Partitions = slices.Clone(c.Partitions)
-	out.Partitions[i] = next
+	config.Partitions = slices.Clone(c.Partitions)
+	config.Partitions[i] = next
 	if was.Dynamic {
-		out.Partitions[i].Dynamic = true
-		return &out
+		config.Partitions[i].Dynamic = true
+		return &config
 	}
 	at := indexPartition(c.FileParts, partition.Name)
-	out.FileParts = slices.Clone(c.FileParts)
+	config.FileParts = slices.Clone(c.FileParts)
 	if at < 0 {
-		at, out.FileParts = len(c.FileParts), append(out.FileParts, was.WithoutNodes())
+		at, config.FileParts = len(c.FileParts), append(config.FileParts, was.WithoutNodes())
 	}
-	file := &out.FileParts[at]
+	file := &config.FileParts[at]
 	if nodes && !slices.Contains(c.PartNodes, partition.Name) {
 		file.sameNodes(was)
 		file.NodeNames = c.filedNodes(was.NodeNames)
-		out.PartNodes = append(slices.Clip(c.PartNodes), partition.Name)
+		config.PartNodes = append(slices.Clip(c.PartNodes), partition.Name)
 	}
-	if !slices.Contains(out.PartNodes, partition.Name) {
+	if !slices.Contains(config.PartNodes, partition.Name) {
 		next = next.WithoutNodes()
 	} else {
 		next.NodeNames = c.filedNodes(next.NodeNames)
 	}
 	if reflect.DeepEqual(*file, next) {
-		out.FileParts = slices.Delete(out.FileParts, at, at+1)
-		out.PartNodes = slices.DeleteFunc(
-			slices.Clone(out.PartNodes),
+		config.FileParts = slices.Delete(config.FileParts, at, at+1)
+		config.PartNodes = slices.DeleteFunc(
+			slices.Clone(config.PartNodes),
 			func(name string) bool { return name == partition.Name },
 		)
 	}
-	if len(out.FileParts) == 0 {
-		out.FileParts = nil
+	if len(config.FileParts) == 0 {
+		config.FileParts = nil
 	}
-	if len(out.PartNodes) == 0 {
-		out.PartNodes = nil
+	if len(config.PartNodes) == 0 {
+		config.PartNodes = nil
 	}
-	return &out
+	return &config
 }
 
 // filedNodes are those of some nodes that files name.
@@ -88,10 +88,10 @@ func (c *Config) filedNodes(names []string) []string {
 // WithChangedNode is the configuration with a node replaced by one of the same
 // name; it remembers what the files say of it. The receiver stays as it is.
 func (c *Config) WithChangedNode(node NodeSpec) *Config {
-	out := *c
-	out.Nodes, out.FileNodes = slices.Clone(c.Nodes), slices.Clone(c.FileNodes)
-	out.ChangeNode(node)
-	return &out
+	config := *c
+	config.Nodes, config.FileNodes = slices.Clone(c.Nodes), slices.Clone(c.FileNodes)
+	config.ChangeNode(node)
+	return &config
 }
 
 // ChangeNode is WithChangedNode for a configuration of which nobody else has the
@@ -122,7 +122,7 @@ func (c *Config) ChangeNode(node NodeSpec) {
 // nodes of an older one that were changed while the cluster ran and of which the
 // files say what they said then.
 func (c *Config) KeepChanged(old *Config) *Config {
-	out := c
+	config := c
 	for i := range old.FileParts {
 		file := &old.FileParts[i]
 		at, was := indexPartition(
@@ -142,7 +142,7 @@ func (c *Config) KeepChanged(old *Config) *Config {
 			now = now.WithoutNodes()
 		}
 		if reflect.DeepEqual(now, *file) {
-			out = out.WithPartition(&old.Partitions[was], nodes)
+			config = config.WithPartition(&old.Partitions[was], nodes)
 		}
 	}
 	owned := false // out has lists of nodes of its own
@@ -151,13 +151,13 @@ func (c *Config) KeepChanged(old *Config) *Config {
 		at, was := indexNode(c.Nodes, file.Name), indexNode(old.Nodes, file.Name)
 		if at >= 0 && was >= 0 && reflect.DeepEqual(c.Nodes[at], *file) {
 			if owned {
-				out.ChangeNode(old.Nodes[was])
+				config.ChangeNode(old.Nodes[was])
 				continue
 			}
-			out, owned = out.WithChangedNode(old.Nodes[was]), true
+			config, owned = config.WithChangedNode(old.Nodes[was]), true
 		}
 	}
-	return out
+	return config
 }
 
 func indexNode(list []NodeSpec, name string) int {

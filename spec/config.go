@@ -90,6 +90,8 @@ type Config struct {
 	// there is none.
 	JobSubmit *SiteScript `cbor:"121,keyasint,omitempty"`
 	CliFilter *SiteScript `cbor:"122,keyasint,omitempty"`
+	// ForwardX11: jobs may reach the display of who submitted them (PrologFlags=X11).
+	ForwardX11 bool `cbor:"123,keyasint,omitempty" since:"2"`
 }
 
 // SiteScript is a script of the site with its text, so that every controller runs the same one

@@ -109,7 +109,7 @@ var mountFlags = []string{"ro", "rw", "bind", "rbind"}
 // ParseMounts reads --container-mounts: SOURCE:TARGET[:FLAG[+FLAG…]] with commas
 // between them. One path alone is both.
 func ParseMounts(text string) ([]ContainerMount, error) {
-	var out []ContainerMount
+	var mounts []ContainerMount
 	for _, one := range strings.Split(text, ",") {
 		part := strings.Split(one, ":")
 		mount := ContainerMount{Source: part[0], Target: part[0]}
@@ -143,9 +143,9 @@ func ParseMounts(text string) ([]ContainerMount, error) {
 				mount.Target,
 			)
 		}
-		out = append(out, mount)
+		mounts = append(mounts, mount)
 	}
-	return out, nil
+	return mounts, nil
 }
 
 // namesOtherStore tells whether a name is of a store of images that enroot and podman know, and no

@@ -26,16 +26,18 @@ func (k DependencyKind) String() string {
 
 // ParseDependency reads "afterok:12:13_4,singleton" (all must hold) or the
 // same with ? (one must hold). An empty string is no dependency: nil.
-func ParseDependency(s string) (*Dependency, error) {
-	if s == "" {
+func ParseDependency(text string) (*Dependency, error) {
+	if text == "" {
 		return nil, nil
 	}
-	all, any := strings.Contains(s, ","), strings.Contains(s, "?")
+	all, any := strings.Contains(text, ","), strings.Contains(text, "?")
 	if all && any {
-		return nil, fmt.Errorf("%w %q: , and ? cannot be mixed", ErrBadDependency, s)
+		return nil, fmt.Errorf("%w %q: , and ? cannot be mixed", ErrBadDependency, text)
 	}
 	dependency := &Dependency{Any: any}
-	for _, part := range strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == '?' }) {
+	for _, part := range strings.FieldsFunc(text, func(r rune) bool {
+		return r == ',' || r == '?'
+	}) {
 		terms, err := parseTerm(part)
 		if err != nil {
 			return nil, err
@@ -43,7 +45,7 @@ func ParseDependency(s string) (*Dependency, error) {
 		dependency.Terms = append(dependency.Terms, terms...)
 	}
 	if len(dependency.Terms) == 0 {
-		return nil, fmt.Errorf("%w %q: no job is named", ErrBadDependency, s)
+		return nil, fmt.Errorf("%w %q: no job is named", ErrBadDependency, text)
 	}
 	return dependency, nil
 }
@@ -73,7 +75,7 @@ func parseTerm(part string) ([]DependencyTerm, error) {
 			map[bool]string{true: "no job id", false: "type:jobid"}[kind == Singleton],
 		)
 	}
-	var out []DependencyTerm
+	var terms []DependencyTerm
 	for _, id := range strings.Split(ids, ":") {
 		term := DependencyTerm{Kind: kind, Task: NoTask}
 		id, delay, delayed := strings.Cut(id, "+")
@@ -101,9 +103,9 @@ func parseTerm(part string) ([]DependencyTerm, error) {
 			}
 			term.Task = int64(k)
 		}
-		out = append(out, term)
+		terms = append(terms, term)
 	}
-	return out, nil
+	return terms, nil
 }
 
 // Equal compares two dependencies; nil is none.
@@ -127,16 +129,16 @@ func (t DependencyTerm) writeTerm(whole string) string {
 	if t.Kind == Singleton {
 		return "singleton"
 	}
-	s := fmt.Sprintf("%s:%d", t.Kind, t.Job)
+	text := fmt.Sprintf("%s:%d", t.Kind, t.Job)
 	if t.Task != NoTask {
-		s += fmt.Sprintf("_%d", t.Task)
+		text += fmt.Sprintf("_%d", t.Task)
 	} else {
-		s += whole
+		text += whole
 	}
 	if t.Delay != 0 {
-		s += fmt.Sprintf("+%d", int64(t.Delay/Minute))
+		text += fmt.Sprintf("+%d", int64(t.Delay/Minute))
 	}
-	return s
+	return text
 }
 
 // String writes the dependency as users do.
@@ -149,8 +151,8 @@ func (d *Dependency) String() string {
 		sep = "?"
 	}
 	parts := make([]string, len(d.Terms))
-	for i, t := range d.Terms {
-		parts[i] = t.String()
+	for i, term := range d.Terms {
+		parts[i] = term.String()
 	}
 	return strings.Join(parts, sep)
 }

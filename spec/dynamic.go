@@ -4,10 +4,10 @@ import "slices"
 
 // Takes tells whether a node that is added while the cluster runs is of the
 // partition.
-func (p *PartitionSpec) Takes(n *NodeSpec) bool {
+func (p *PartitionSpec) Takes(node *NodeSpec) bool {
 	return p.AllNodes ||
 		slices.ContainsFunc(
-			n.Features,
+			node.Features,
 			func(f string) bool { return slices.Contains(p.NodeFeatures, f) },
 		)
 }
@@ -26,55 +26,55 @@ func (c *Config) Taking(node *NodeSpec) []string {
 // WithNode is the configuration with one more node, in partitions. The
 // receiver stays as it is.
 func (c *Config) WithNode(node NodeSpec, parts []string) *Config {
-	out := *c
-	out.Nodes = append(slices.Clip(c.Nodes), node)
-	out.Partitions = slices.Clone(c.Partitions)
-	for i := range out.Partitions {
-		if p := &out.Partitions[i]; slices.Contains(parts, p.Name) &&
-			!slices.Contains(p.NodeNames, node.Name) {
-			p.NodeNames = append(slices.Clip(p.NodeNames), node.Name)
+	config := *c
+	config.Nodes = append(slices.Clip(c.Nodes), node)
+	config.Partitions = slices.Clone(c.Partitions)
+	for i := range config.Partitions {
+		if partition := &config.Partitions[i]; slices.Contains(parts, partition.Name) &&
+			!slices.Contains(partition.NodeNames, node.Name) {
+			partition.NodeNames = append(slices.Clip(partition.NodeNames), node.Name)
 		}
 	}
-	return &out
+	return &config
 }
 
 // WithoutNode is the configuration without a node. The receiver stays as it is.
 func (c *Config) WithoutNode(name string) *Config {
-	out := *c
-	out.Nodes = slices.DeleteFunc(
+	config := *c
+	config.Nodes = slices.DeleteFunc(
 		slices.Clone(c.Nodes),
 		func(n NodeSpec) bool { return n.Name == name },
 	)
-	out.Partitions = slices.Clone(c.Partitions)
-	for i := range out.Partitions {
-		if p := &out.Partitions[i]; slices.Contains(p.NodeNames, name) {
-			p.NodeNames = slices.DeleteFunc(
-				slices.Clone(p.NodeNames),
+	config.Partitions = slices.Clone(c.Partitions)
+	for i := range config.Partitions {
+		if partition := &config.Partitions[i]; slices.Contains(partition.NodeNames, name) {
+			partition.NodeNames = slices.DeleteFunc(
+				slices.Clone(partition.NodeNames),
 				func(n string) bool { return n == name },
 			)
 		}
 	}
-	return &out
+	return &config
 }
 
 // WithNewPartition is the configuration with one more partition. The receiver
 // stays as it is.
 func (c *Config) WithNewPartition(partition PartitionSpec) *Config {
-	out := *c
+	config := *c
 	partition.Dynamic = true
-	out.Partitions = append(slices.Clip(c.Partitions), partition)
-	return &out
+	config.Partitions = append(slices.Clip(c.Partitions), partition)
+	return &config
 }
 
 // WithoutPartition is the configuration without a partition. The receiver stays
 // as it is.
 func (c *Config) WithoutPartition(name string) *Config {
-	out := *c
-	out.Partitions = slices.DeleteFunc(
+	config := *c
+	config.Partitions = slices.DeleteFunc(
 		slices.Clone(c.Partitions),
 		func(p PartitionSpec) bool { return p.Name == name },
 	)
-	return &out
+	return &config
 }
 
 // KeepDynamic is a configuration as the files have it, with the nodes and the
@@ -85,11 +85,11 @@ func (c *Config) KeepDynamic(old *Config) *Config {
 	for i := range c.Nodes {
 		named[c.Nodes[i].Name] = true
 	}
-	out := c
+	config := c
 	for i := range old.Nodes {
-		if n := &old.Nodes[i]; n.Dynamic && !named[n.Name] {
-			named[n.Name] = true
-			out = out.WithNode(*n, c.Taking(n))
+		if node := &old.Nodes[i]; node.Dynamic && !named[node.Name] {
+			named[node.Name] = true
+			config = config.WithNode(*node, c.Taking(node))
 		}
 	}
 	for i := range old.Partitions {
@@ -103,9 +103,9 @@ func (c *Config) KeepDynamic(old *Config) *Config {
 		)
 		partition.Default = partition.Default &&
 			!slices.ContainsFunc(c.Partitions, func(o PartitionSpec) bool { return o.Default })
-		out = out.WithNewPartition(partition)
+		config = config.WithNewPartition(partition)
 	}
-	return out
+	return config
 }
 
 // DynamicNodes counts the nodes that were added while the cluster ran.

@@ -73,6 +73,7 @@ const (
 	CodeDatabaseUnreachable        Code = 7000
 	CodeDefaultAccount             Code = 7009
 	CodeQueryInvalid               Code = 9000
+	CodeNotWholeHetJob             Code = 2108
 	CodeParseFailure               Code = 9001
 	CodeNothingFound               Code = 9003
 	CodeBadCredential              Code = 6000
@@ -121,6 +122,7 @@ var codeTexts = map[Code]string{
 	CodeAlreadyDone:                "Job/step already completing or completed",
 	CodeBadDistribution:            "Task distribution specification invalid",
 	CodeJobPending:                 "Job is pending execution",
+	CodeNotWholeHetJob:             "Operation not permitted on individual component of heterogeneous job",
 	CodeTaskCountInvalid:           "Task count specification invalid",
 	CodeInvalidNodeState:           "Invalid node state specified",
 	CodeInvalidFeature:             "Invalid feature specification",
@@ -230,8 +232,8 @@ func (u *Unknown) String() string {
 }
 
 // RefuseUnknown refuses a request for a word that is not known.
-func RefuseUnknown(u Unknown) *Error {
-	return &Error{Kind: CodeBadRequest, Detail: u.String(), Unknown: &u}
+func RefuseUnknown(unknown Unknown) *Error {
+	return &Error{Kind: CodeBadRequest, Detail: unknown.String(), Unknown: &unknown}
 }
 
 // Refuse makes an Error of a code.

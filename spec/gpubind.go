@@ -99,7 +99,7 @@ func bindList(text string, entry func(string) (uint64, error)) ([]uint64, error)
 	for word := range strings.SplitSeq(text, ",") {
 		one, times, repeated := strings.Cut(word, "*")
 		n := 1
-		v, err := entry(one)
+		value, err := entry(one)
 		if err == nil && repeated {
 			n, err = strconv.Atoi(times)
 		}
@@ -109,7 +109,7 @@ func bindList(text string, entry func(string) (uint64, error)) ([]uint64, error)
 		if n < 1 || n > maxBindList-len(out) {
 			return nil, strconv.ErrRange
 		}
-		out = append(out, slices.Repeat([]uint64{v}, n)...)
+		out = append(out, slices.Repeat([]uint64{value}, n)...)
 	}
 	return out, nil
 }
@@ -147,12 +147,12 @@ func (b *GPUBind) Devices(task BoundTask, gpus []BindableGPU) (places []int, mis
 		if len(b.List) == 0 {
 			return allPlaces(len(gpus)), false
 		}
-		v := b.List[task.Local%len(b.List)]
+		value := b.List[task.Local%len(b.List)]
 		for i := range gpus {
 			n := uint64(gpus[i].Number)
-			bound := v == n
+			bound := value == n
 			if b.Kind == BindMask {
-				bound = n < 64 && v>>n&1 == 1
+				bound = n < 64 && value>>n&1 == 1
 			}
 			if bound {
 				places = append(places, i)
@@ -161,7 +161,7 @@ func (b *GPUBind) Devices(task BoundTask, gpus []BindableGPU) (places []int, mis
 		if len(places) == 0 {
 			return []int{0}, true
 		}
-		return places, b.Kind == BindMask && bits.OnesCount64(v) > len(places)
+		return places, b.Kind == BindMask && bits.OnesCount64(value) > len(places)
 	}
 	return allPlaces(len(gpus)), false
 }

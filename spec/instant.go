@@ -50,7 +50,7 @@ func (t Instant) Unix() int64 {
 }
 
 // AtUnix makes an instant of whole seconds since 1970.
-func AtUnix(sec int64) Instant { return Instant(sec * int64(Second)) }
+func AtUnix(seconds int64) Instant { return Instant(seconds * int64(Second)) }
 
 // Seconds gives whole seconds, rounded down; Infinite stays the largest value.
 func (d Span) Seconds() int64 {

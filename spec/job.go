@@ -62,6 +62,8 @@ type JobSpec struct {
 	Cron string `cbor:"95,keyasint,omitempty"`
 	// Pods are what the job consists of where kubelets run it; nil where agents do.
 	Pods *PodSet `cbor:"96,keyasint,omitempty" since:"2"`
+	// X11 is where programs of the job reach the display of who submitted it.
+	X11 X11 `cbor:"97,keyasint,omitempty" since:"2"`
 }
 
 // InQOS is the job as it is in one of its QOS; an empty name is the one that it
@@ -70,9 +72,9 @@ func (j *JobSpec) InQOS(name string) *JobSpec {
 	if name == "" || name == j.QOS {
 		return j
 	}
-	out := *j
-	out.QOS = name
-	return &out
+	job := *j
+	job.QOS = name
+	return &job
 }
 
 // SetQOS gives the job one QOS, or several of which the first is the best.

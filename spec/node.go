@@ -142,7 +142,7 @@ func (n *NodeSpec) NodeTRES() TRES {
 // FullInventory is the inventory of a node that has exactly what its configuration declares, and
 // the given boot id. Replays and suppositions register nodes with it.
 func (n *NodeSpec) FullInventory(boot string) Inventory {
-	inv := Inventory{
+	inventory := Inventory{
 		BootID:         boot,
 		CPUs:           n.CPUs,
 		Sockets:        n.Sockets,
@@ -153,14 +153,16 @@ func (n *NodeSpec) FullInventory(boot string) Inventory {
 	}
 	for _, gres := range n.GRES {
 		if gres.Name != "gpu" {
-			inv.GRES = append(inv.GRES, Count{Name: gres.Name, Type: gres.Type, N: gres.N})
+			inventory.GRES = append(
+				inventory.GRES, Count{Name: gres.Name, Type: gres.Type, N: gres.N},
+			)
 			continue
 		}
 		for range gres.N {
-			index := uint32(len(inv.GPUs))
+			index := uint32(len(inventory.GPUs))
 			uuid := fmt.Sprintf("GPU-%s-%d", n.Name, index)
-			inv.GPUs = append(inv.GPUs, GPU{Index: index, Type: gres.Type, UUID: uuid})
+			inventory.GPUs = append(inventory.GPUs, GPU{Index: index, Type: gres.Type, UUID: uuid})
 		}
 	}
-	return inv
+	return inventory
 }

@@ -74,18 +74,18 @@ type PodPlace struct {
 // in equal parts to the pods there. It depends on nothing else, so that whoever asks
 // again, also after a crash, gets the same answer.
 func (p *PodSet) Places(alloc *Allocation) []PodPlace {
-	var out []PodPlace
+	var places []PodPlace
 	for i := range alloc.Nodes {
 		node := &alloc.Nodes[i]
-		tasks := min(int(max(node.Tasks, 1)), len(p.Pods)-len(out))
+		tasks := min(int(max(node.Tasks, 1)), len(p.Pods)-len(places))
 		for k := range tasks {
 			from, to := k*len(node.GPUs)/tasks, (k+1)*len(node.GPUs)/tasks
-			out = append(out, PodPlace{
-				Pod:  p.Pods[len(out)],
+			places = append(places, PodPlace{
+				Pod:  p.Pods[len(places)],
 				Node: node.Name,
 				GPUs: node.GPUs[from:to],
 			})
 		}
 	}
-	return out
+	return places
 }

@@ -124,19 +124,19 @@ func (a *Association) GroupMinutes() Limits {
 	if len(a.Budget) == 0 {
 		return a.GrpTRESMins
 	}
-	var out Limits
-	for _, l := range a.GrpTRESMins {
-		if n, ok := a.Budget.Get(l.Name); ok && n < l.N {
-			l.N = n
+	var limits Limits
+	for _, limit := range a.GrpTRESMins {
+		if n, ok := a.Budget.Get(limit.Name); ok && n < limit.N {
+			limit.N = n
 		}
-		out = append(out, l)
+		limits = append(limits, limit)
 	}
-	for _, l := range a.Budget {
-		if _, ok := a.GrpTRESMins.Get(l.Name); !ok {
-			out = append(out, l)
+	for _, limit := range a.Budget {
+		if _, ok := a.GrpTRESMins.Get(limit.Name); !ok {
+			limits = append(limits, limit)
 		}
 	}
-	return out
+	return limits
 }
 
 // NoShares stands for no share at all, since 0 stands for the 1 that an

@@ -10,14 +10,14 @@ type ReasonDoc struct {
 // ReasonDocs describes every reason of Slurm, in its order, and then Muster's own.
 func ReasonDocs() []ReasonDoc {
 	codes := append(ReasonCodes(), ReasonUnknownExit, ReasonFencingWait)
-	out := make([]ReasonDoc, len(codes))
+	docs := make([]ReasonDoc, len(codes))
 	for i, c := range codes {
-		out[i] = ReasonDoc{Code: c}
+		docs[i] = ReasonDoc{Code: c}
 	}
 	tell := func(doc ReasonDoc) {
-		for i := range out {
-			if out[i].Code == doc.Code && !out[i].Given {
-				out[i] = doc
+		for i := range docs {
+			if docs[i].Code == doc.Code && !docs[i].Given {
+				docs[i] = doc
 			}
 		}
 	}
@@ -39,10 +39,10 @@ func ReasonDocs() []ReasonDoc {
 			tell(ReasonDoc{LimitReason(scope, tres), given, text})
 		}
 	}
-	for _, d := range plainReasons() {
-		tell(d)
+	for _, doc := range plainReasons() {
+		tell(doc)
 	}
-	return out
+	return docs
 }
 
 // scopeField is the field of a QOS or an association that a family of reasons

@@ -43,7 +43,7 @@ type DeviceShares struct {
 // counts is spread evenly over its devices, those that are declared and missing
 // included; the first get what is left.
 func (n *NodeSpec) SharesOf(devices []GPU) []DeviceShares {
-	var out []DeviceShares
+	var shareses []DeviceShares
 	for i := range n.GRES {
 		gres := &n.GRES[i]
 		if !Shares(gres.Name) || gres.N <= 0 {
@@ -51,17 +51,17 @@ func (n *NodeSpec) SharesOf(devices []GPU) []DeviceShares {
 		}
 		var of []int
 		for k := range devices {
-			d := &devices[k]
-			if (gres.Files == "" || gres.Files == d.Path) &&
-				(gres.Type == "" || gres.Type == d.Type) {
+			gpu := &devices[k]
+			if (gres.Files == "" || gres.Files == gpu.Path) &&
+				(gres.Type == "" || gres.Type == gpu.Type) {
 				of = append(of, k)
 			}
 		}
 		if len(of) == 0 {
 			continue
 		}
-		if out == nil {
-			out = make([]DeviceShares, len(devices))
+		if shareses == nil {
+			shareses = make([]DeviceShares, len(devices))
 		}
 		over := int64(len(of))
 		if gres.Files == "" {
@@ -73,25 +73,25 @@ func (n *NodeSpec) SharesOf(devices []GPU) []DeviceShares {
 			if int64(k) < more {
 				add++
 			}
-			if s := &out[at]; s.N == 0 || s.Name == gres.Name {
-				s.Name = gres.Name
-				s.N += add
-				s.One = s.One || gres.oneSharing()
+			if shares := &shareses[at]; shares.N == 0 || shares.Name == gres.Name {
+				shares.Name = gres.Name
+				shares.N += add
+				shares.One = shares.One || gres.oneSharing()
 			}
 		}
 	}
-	if !slices.ContainsFunc(out, func(s DeviceShares) bool { return s.N > 0 }) {
+	if !slices.ContainsFunc(shareses, func(s DeviceShares) bool { return s.N > 0 }) {
 		return nil
 	}
-	return out
+	return shareses
 }
 
 // declaredGPUs is how many GPUs of a type the node has by its configuration.
 func (n *NodeSpec) declaredGPUs(typ string) int64 {
 	var sum int64
 	for i := range n.GRES {
-		if g := &n.GRES[i]; g.Name == "gpu" && g.N > 0 && (typ == "" || typ == g.Type) {
-			sum += g.N
+		if gres := &n.GRES[i]; gres.Name == "gpu" && gres.N > 0 && (typ == "" || typ == gres.Type) {
+			sum += gres.N
 		}
 	}
 	return sum

@@ -33,11 +33,11 @@ var jobStateNames = [...][2]string{
 
 // JobStates lists every base state in the order of the state machine.
 func JobStates() []JobState {
-	out := make([]JobState, 0, len(jobStateNames)-1)
-	for s := Pending; s <= OutOfMemory; s++ {
-		out = append(out, s)
+	states := make([]JobState, 0, len(jobStateNames)-1)
+	for state := Pending; state <= OutOfMemory; state++ {
+		states = append(states, state)
 	}
-	return out
+	return states
 }
 
 // String gives Slurm's long name.
@@ -61,9 +61,9 @@ func (s JobState) Active() bool { return s == Running || s == Suspended }
 
 // ParseJobState reads a long or short name, without regard to case.
 func ParseJobState(name string) (JobState, bool) {
-	for s := Pending; s <= OutOfMemory; s++ {
-		if equalFold(name, jobStateNames[s][0]) || equalFold(name, jobStateNames[s][1]) {
-			return s, true
+	for state := Pending; state <= OutOfMemory; state++ {
+		if equalFold(name, jobStateNames[state][0]) || equalFold(name, jobStateNames[state][1]) {
+			return state, true
 		}
 	}
 	return 0, false

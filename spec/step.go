@@ -125,15 +125,15 @@ func (w *StepWorld) TasksOnNode() []uint32 {
 func (w *StepWorld) NodeOf() []uint32 {
 	var out []uint32
 	for i := range w.Parts {
-		p := &w.Parts[i]
+		worldPart := &w.Parts[i]
 		first := StepWorld{Place: uint32(i), Parts: w.Parts}
 		at := uint32(first.FirstNode())
-		layout := make([]NodeAlloc, len(p.Tasks))
+		layout := make([]NodeAlloc, len(worldPart.Tasks))
 		for k := range layout {
-			layout[k].Tasks = p.Tasks[k]
+			layout[k].Tasks = worldPart.Tasks[k]
 		}
-		part := make([]uint32, p.countTasks())
-		for k, ranks := range StepRanks(layout, &StepSpec{Distribution: p.Distribution}) {
+		part := make([]uint32, worldPart.countTasks())
+		for k, ranks := range StepRanks(layout, &StepSpec{Distribution: worldPart.Distribution}) {
 			for _, r := range ranks {
 				part[r] = at + uint32(k)
 			}

@@ -58,17 +58,17 @@ func (s TaskSpreads) Get(kind TaskKind) (TaskSpread, bool) {
 
 // Observe is the list with one more task.
 func (s TaskSpreads) Observe(kind TaskKind, rank uint32, n int64) TaskSpreads {
-	one := TaskSpread{Kind: kind, Tasks: 1, Sum: n, Min: n, Max: n, MinRank: rank, MaxRank: rank}
-	return s.Add(TaskSpreads{one})
+	spread := TaskSpread{Kind: kind, Tasks: 1, Sum: n, Min: n, Max: n, MinRank: rank, MaxRank: rank}
+	return s.Add(TaskSpreads{spread})
 }
 
 // On is a copy of the list whose tasks ran on a node.
 func (s TaskSpreads) On(node string) TaskSpreads {
-	out := append(TaskSpreads(nil), s...)
-	for i := range out {
-		out[i].MinNode, out[i].MaxNode = node, node
+	spreads := append(TaskSpreads(nil), s...)
+	for i := range spreads {
+		spreads[i].MinNode, spreads[i].MaxNode = node, node
 	}
-	return out
+	return spreads
 }
 
 // Add puts the tasks of two lists together; of equal ones the first stays.
@@ -76,11 +76,11 @@ func (s TaskSpreads) Add(more TaskSpreads) TaskSpreads {
 	if len(s)+len(more) == 0 {
 		return nil
 	}
-	out := append(make(TaskSpreads, 0, max(len(s), len(more))), s...)
-	for _, m := range more {
-		out = out.addOne(m)
+	spreads := append(make(TaskSpreads, 0, max(len(s), len(more))), s...)
+	for _, spread := range more {
+		spreads = spreads.addOne(spread)
 	}
-	return out
+	return spreads
 }
 
 func (s TaskSpreads) addOne(more TaskSpread) TaskSpreads {

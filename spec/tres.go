@@ -70,19 +70,19 @@ func (t TRES) With(name string, n int64) TRES {
 func withCount(old []TRESCount, name string, n int64) []TRESCount {
 	i := sort.Search(len(old), func(i int) bool { return old[i].Name >= name })
 	found := i < len(old) && old[i].Name == name
-	out := make([]TRESCount, 0, len(old)+1)
-	out = append(out, old[:i]...)
+	counts := make([]TRESCount, 0, len(old)+1)
+	counts = append(counts, old[:i]...)
 	if n != 0 {
-		out = append(out, TRESCount{Name: name, N: n})
+		counts = append(counts, TRESCount{Name: name, N: n})
 	}
 	if found {
 		i++
 	}
-	out = append(out, old[i:]...)
-	if len(out) == 0 {
+	counts = append(counts, old[i:]...)
+	if len(counts) == 0 {
 		return nil
 	}
-	return out
+	return counts
 }
 
 // Add returns t + u.
@@ -138,11 +138,11 @@ func (t TRES) Scale(k int64) TRES {
 	t.Billing *= k
 	t.Energy *= k
 	if len(t.Other) > 0 {
-		o := make([]TRESCount, len(t.Other))
-		for i, c := range t.Other {
-			o[i] = TRESCount{c.Name, c.N * k}
+		counts := make([]TRESCount, len(t.Other))
+		for i, count := range t.Other {
+			counts[i] = TRESCount{count.Name, count.N * k}
 		}
-		t.Other = o
+		t.Other = counts
 	}
 	return t
 }
@@ -150,8 +150,8 @@ func (t TRES) Scale(k int64) TRES {
 // Valid tells whether the named amounts are as every method expects them:
 // sorted by name, each once, none zero.
 func (t TRES) Valid() bool {
-	for i, c := range t.Other {
-		if c.N == 0 || (i > 0 && t.Other[i-1].Name >= c.Name) {
+	for i, count := range t.Other {
+		if count.N == 0 || (i > 0 && t.Other[i-1].Name >= count.Name) {
 			return false
 		}
 	}
@@ -177,31 +177,31 @@ func (t TRES) All() []TRESCount {
 		{"node", t.Node},
 		{"billing", t.Billing},
 	}
-	out := make([]TRESCount, 0, len(fixed)+len(t.Other))
-	for _, c := range fixed {
-		if c.N != 0 {
-			out = append(out, c)
+	counts := make([]TRESCount, 0, len(fixed)+len(t.Other))
+	for _, count := range fixed {
+		if count.N != 0 {
+			counts = append(counts, count)
 		}
 	}
-	return append(out, t.Other...)
+	return append(counts, t.Other...)
 }
 
 // String prints the vector as Slurm does: cpu=4,mem=8G,node=1,gres/gpu=2.
 func (t TRES) String() string {
-	var b strings.Builder
+	var text strings.Builder
 	for i, count := range t.All() {
 		if i > 0 {
-			b.WriteByte(',')
+			text.WriteByte(',')
 		}
-		b.WriteString(count.Name)
-		b.WriteByte('=')
+		text.WriteString(count.Name)
+		text.WriteByte('=')
 		if count.Name == "mem" {
-			b.WriteString(memText(count.N))
+			text.WriteString(memText(count.N))
 		} else {
-			b.WriteString(strconv.FormatInt(count.N, 10))
+			text.WriteString(strconv.FormatInt(count.N, 10))
 		}
 	}
-	return b.String()
+	return text.String()
 }
 
 // Limits is a TRES vector of limits: only named entries limit. It is kept
@@ -210,9 +210,9 @@ type Limits []TRESCount
 
 // Get returns the limit for a TRES and whether there is one.
 func (l Limits) Get(name string) (int64, bool) {
-	for _, c := range l {
-		if c.Name == name {
-			return c.N, true
+	for _, count := range l {
+		if count.Name == name {
+			return count.N, true
 		}
 	}
 	return 0, false
@@ -233,37 +233,37 @@ func (l Limits) String() string {
 
 // ParseLimits reads "cpu=256,gres/gpu=8,mem=1T". An entry of -1 clears that
 // limit and is kept as -1 for the caller. It reports every fault at once.
-func ParseLimits(s string) (Limits, error) {
-	var out Limits
+func ParseLimits(text string) (Limits, error) {
+	var limits Limits
 	var bad []string
-	for _, part := range strings.Split(s, ",") {
+	for _, part := range strings.Split(text, ",") {
 		if strings.TrimSpace(part) == "" {
 			continue
 		}
-		name, val, ok := strings.Cut(part, "=")
+		name, value, ok := strings.Cut(part, "=")
 		name = strings.ToLower(strings.TrimSpace(name))
-		n, err := parseAmount(name, strings.TrimSpace(val))
+		n, err := parseAmount(name, strings.TrimSpace(value))
 		switch {
 		case !ok:
 			bad = append(bad, fmt.Sprintf("%q: expected name=number", part))
 		case !KnownTRES(name):
 			bad = append(bad, fmt.Sprintf("%q: unknown TRES", name))
 		case err != nil:
-			bad = append(bad, fmt.Sprintf("%s=%q: %v", name, val, err))
-		case slices.ContainsFunc(out, func(c TRESCount) bool { return c.Name == name }):
+			bad = append(bad, fmt.Sprintf("%s=%q: %v", name, value, err))
+		case slices.ContainsFunc(limits, func(c TRESCount) bool { return c.Name == name }):
 			bad = append(bad, fmt.Sprintf("%q: given twice", name))
 		default:
-			out = append(out, TRESCount{name, n})
+			limits = append(limits, TRESCount{name, n})
 		}
 	}
 	if bad != nil {
 		return nil, fmt.Errorf("%w: %s", ErrBadTRES, strings.Join(bad, "; "))
 	}
 	sort.SliceStable(
-		out,
-		func(i, j int) bool { return tresRank(out[i].Name) < tresRank(out[j].Name) },
+		limits,
+		func(i, j int) bool { return tresRank(limits[i].Name) < tresRank(limits[j].Name) },
 	)
-	return out, nil
+	return limits, nil
 }
 
 func tresRank(name string) string {
@@ -289,14 +289,14 @@ func KnownTRES(name string) bool {
 	return false
 }
 
-func parseAmount(name, val string) (int64, error) {
-	if val == "-1" {
+func parseAmount(name, value string) (int64, error) {
+	if value == "-1" {
 		return -1, nil
 	}
 	if name == "mem" {
-		return parseMem(val)
+		return parseMem(value)
 	}
-	n, err := strconv.ParseInt(val, 10, 64)
+	n, err := strconv.ParseInt(value, 10, 64)
 	if err != nil || n < 0 || n > math.MaxInt64/4 {
 		return 0, fmt.Errorf("not a whole number")
 	}
@@ -315,28 +315,28 @@ func memText(mib int64) string {
 }
 
 // parseMem reads 500, 500M, 8G, 1T into MiB.
-func parseMem(s string) (int64, error) {
-	if s == "" {
+func parseMem(text string) (int64, error) {
+	if text == "" {
 		return 0, fmt.Errorf("empty amount")
 	}
 	mult := int64(1)
-	switch s[len(s)-1] {
+	switch text[len(text)-1] {
 	case 'K', 'k':
-		n, err := strconv.ParseInt(s[:len(s)-1], 10, 64)
+		n, err := strconv.ParseInt(text[:len(text)-1], 10, 64)
 		if err != nil || n < 0 || n > math.MaxInt64/4 {
 			return 0, fmt.Errorf("not an amount of memory")
 		}
 		return (n + 1023) / 1024, nil
 	case 'M', 'm':
-		s = s[:len(s)-1]
+		text = text[:len(text)-1]
 	case 'G', 'g':
-		mult, s = 1<<10, s[:len(s)-1]
+		mult, text = 1<<10, text[:len(text)-1]
 	case 'T', 't':
-		mult, s = 1<<20, s[:len(s)-1]
+		mult, text = 1<<20, text[:len(text)-1]
 	case 'P', 'p':
-		mult, s = 1<<30, s[:len(s)-1]
+		mult, text = 1<<30, text[:len(text)-1]
 	}
-	n, err := strconv.ParseInt(s, 10, 64)
+	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 || n > math.MaxInt64/mult/4 {
 		return 0, fmt.Errorf("not an amount of memory")
 	}

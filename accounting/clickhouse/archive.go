@@ -45,19 +45,19 @@ type piece struct {
 }
 
 // piecesOf are the pieces of a table, in the order of their events.
-func (m *manifest) piecesOf(table string) (out []piece) {
+func (m *manifest) piecesOf(table string) (pieces []piece) {
 	for _, p := range m.Tables {
 		if p.Name == table {
-			out = append(out, p)
+			pieces = append(pieces, p)
 		}
 	}
-	return out
+	return pieces
 }
 
 // storedRows are a piece's rows in the store.
-func (p *piece) storedRows(a query.Aged, sc query.Scope) (query.Aged, query.Scope) {
-	a.After, sc.Seq = p.After, p.Seq
-	return a, sc
+func (p *piece) storedRows(aged query.Aged, scope query.Scope) (query.Aged, query.Scope) {
+	aged.After, scope.Seq = p.After, p.Seq
+	return aged, scope
 }
 
 // isWhole tells whether the files are those that were written.
@@ -95,8 +95,8 @@ func archiveLimits() query.Limits {
 func manifestPath(dir string) string { return filepath.Join(dir, "manifest.json") }
 
 // archiveDir is where the archive of a month lies.
-func archiveDir(root string, s query.Scope, m query.Month) string {
-	return filepath.Join(root, uuid.UUID(s.Ledger).String(), m.String())
+func archiveDir(root string, scope query.Scope, month query.Month) string {
+	return filepath.Join(root, uuid.UUID(scope.Ledger).String(), month.String())
 }
 
 // Archive writes the rows of a month to Parquet files below root, one for each
@@ -322,10 +322,10 @@ func (s *Store) archiveDay(
 // tailWriter keeps the last four bytes.
 type tailWriter struct{ last []byte }
 
-func (w *tailWriter) Write(b []byte) (int, error) {
-	w.last = append(w.last, b[max(0, len(b)-4):]...)
+func (w *tailWriter) Write(data []byte) (int, error) {
+	w.last = append(w.last, data[max(0, len(data)-4):]...)
 	w.last = slices.Clone(w.last[max(0, len(w.last)-4):])
-	return len(b), nil
+	return len(data), nil
 }
 
 // writeWhole writes a file that is there whole and on the disk, or not at all.
@@ -604,8 +604,8 @@ func (s *Store) EndPurges(ctx context.Context, scope query.Scope) error {
 	if err != nil {
 		return fmt.Errorf("look for interrupted purges: %w", err)
 	}
-	for _, r := range list {
-		if err := s.endPurge(ctx, scope, r); err != nil {
+	for _, record := range list {
+		if err := s.endPurge(ctx, scope, record); err != nil {
 			return err
 		}
 	}
@@ -652,9 +652,11 @@ func (s *Store) Unarchive(
 		}
 		rows := uint64(0)
 		for _, p := range pieces {
-			for _, f := range p.Files {
-				if err := s.insertFile(ctx, aged.Name, filepath.Join(dir, filepath.Base(f.Name))); err != nil {
-					return found, fmt.Errorf("read %s: %w", f.Name, err)
+			for _, file := range p.Files {
+				if err := s.insertFile(
+					ctx, aged.Name, filepath.Join(dir, filepath.Base(file.Name)),
+				); err != nil {
+					return found, fmt.Errorf("read %s: %w", file.Name, err)
 				}
 			}
 			of, upto := p.storedRows(aged, scope)
@@ -699,27 +701,30 @@ func (s *Store) insertFile(ctx context.Context, table, path string) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.Open(path)
+	file, err := os.Open(path)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	v := url.Values{"query": {"INSERT INTO " + s.qualifyTable(table) + " (" + storedNames(table) +
+	defer file.Close()
+	values := url.Values{"query": {"INSERT INTO " + s.qualifyTable(table) + " (" +
+		storedNames(table) +
 		") FORMAT Parquet"},
 		// The table would know the same rows from the time before they were purged.
 		"insert_deduplicate": {"1"}, "insert_deduplication_token": {uuid.NewString()}}
 	if s.opts.Layout.Cluster != "" {
-		v.Set("distributed_foreground_insert", "1")
+		values.Set("distributed_foreground_insert", "1")
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/?"+v.Encode(), f)
+	request, err := http.NewRequestWithContext(
+		ctx, http.MethodPost, base+"/?"+values.Encode(), file,
+	)
 	if err != nil {
 		return err
 	}
 	if s.auth.Username != "" {
-		req.Header.Set("X-ClickHouse-User", s.auth.Username)
-		req.Header.Set("X-ClickHouse-Key", s.auth.Password)
+		request.Header.Set("X-ClickHouse-User", s.auth.Username)
+		request.Header.Set("X-ClickHouse-Key", s.auth.Password)
 	}
-	resp, err := client.Do(req)
+	resp, err := client.Do(request)
 	if err != nil {
 		return err
 	}

@@ -24,8 +24,8 @@ func (s *Store) Backup(ctx context.Context, name string) error {
 		)
 	}
 	except := s.qualifyTable("ingest")
-	for _, v := range query.StoredViews() { // they hold nothing, and Restore makes them
-		except += ", " + s.qualifyTable(v.Name)
+	for _, stored := range query.StoredViews() { // they hold nothing, and Restore makes them
+		except += ", " + s.qualifyTable(stored.Name)
 	}
 	for _, sql := range []string{
 		"BACKUP TABLE " + s.qualifyTable("ingest") + " TO File(" + quoteText(name+".position") +
@@ -154,9 +154,11 @@ const partsMost = 1000
 
 // Examine looks for what is wrong with the store itself.
 func (s *Store) Examine(ctx context.Context, ledger [16]byte) ([]query.Finding, error) {
-	var out []query.Finding
+	var findings []query.Finding
 	add := func(bad bool, name, format string, args ...any) {
-		out = append(out, query.Finding{Name: name, Detail: fmt.Sprintf(format, args...), Bad: bad})
+		findings = append(
+			findings, query.Finding{Name: name, Detail: fmt.Sprintf(format, args...), Bad: bad},
+		)
 	}
 	var version string
 	var now time.Time
@@ -225,7 +227,7 @@ func (s *Store) Examine(ctx context.Context, ledger [16]byte) ([]query.Finding, 
 	default:
 		add(false, "position", "event %d", done.last)
 	}
-	return out, nil
+	return findings, nil
 }
 
 // examineTables compares the tables with the schema.
@@ -251,17 +253,19 @@ func (s *Store) examineTables(ctx context.Context, add func(bool, string, string
 		return fmt.Errorf("read the columns of the accounting store: %w", err)
 	}
 	var wrong, gone []string
-	for _, t := range schemaTables() {
-		if !tables[t.name] {
-			gone = append(gone, t.name)
+	for _, table := range schemaTables() {
+		if !tables[table.name] {
+			gone = append(gone, table.name)
 			continue
 		}
-		for _, c := range t.columns {
+		for _, c := range table.columns {
 			want := c.plainType()
-			if got := have[t.name+"."+c.name]; got == "" {
-				wrong = append(wrong, fmt.Sprintf("%s.%s is missing", t.name, c.name))
+			if got := have[table.name+"."+c.name]; got == "" {
+				wrong = append(wrong, fmt.Sprintf("%s.%s is missing", table.name, c.name))
 			} else if got != want {
-				wrong = append(wrong, fmt.Sprintf("%s.%s is %s, not %s", t.name, c.name, got, want))
+				wrong = append(
+					wrong, fmt.Sprintf("%s.%s is %s, not %s", table.name, c.name, got, want),
+				)
 			}
 		}
 	}
@@ -359,11 +363,11 @@ func (s *Store) examineMutations(
 		" WHERE database = {db:String} AND NOT is_done"
 	return s.lookUp(ctx, unfinished, func(scan func(...any) error) error {
 		var open, failed uint64
-		var why string
-		if err := scan(&open, &failed, &why); err != nil {
+		var reason string
+		if err := scan(&open, &failed, &reason); err != nil {
 			return err
 		}
-		detail := fmt.Sprintf("%d open, %d failing %s", open, failed, why)
+		detail := fmt.Sprintf("%d open, %d failing %s", open, failed, reason)
 		add(failed > 0, "mutations", "%s", strings.TrimSpace(detail))
 		return nil
 	})

@@ -93,8 +93,8 @@ func tresMap(list []spec.TRESCount) map[string]int64 {
 		return nil
 	}
 	m := make(map[string]int64, len(list))
-	for _, c := range list {
-		m[c.Name] = c.N
+	for _, count := range list {
+		m[count.Name] = count.N
 	}
 	return m
 }
@@ -136,23 +136,23 @@ func counterMap(list spec.CounterValues) map[string]int64 {
 func taskColumns() []column[tally.StepRow] {
 	type R = tally.StepRow
 	amounts := func(name string, get func(*spec.TaskSpread) int64) column[R] {
-		return defineColumn(name, func(r *R) map[string]int64 {
-			if len(r.Used.Tasks) == 0 {
+		return defineColumn(name, func(row *R) map[string]int64 {
+			if len(row.Used.Tasks) == 0 {
 				return nil
 			}
-			m := make(map[string]int64, len(r.Used.Tasks))
-			for i := range r.Used.Tasks {
-				m[r.Used.Tasks[i].Kind.String()] = get(&r.Used.Tasks[i])
+			m := make(map[string]int64, len(row.Used.Tasks))
+			for i := range row.Used.Tasks {
+				m[row.Used.Tasks[i].Kind.String()] = get(&row.Used.Tasks[i])
 			}
 			return m
 		})
 	}
 	places := func(name string, get func(*spec.TaskSpread) (rank uint32, node string)) column[R] {
-		return defineColumn(name, func(r *R) []string {
+		return defineColumn(name, func(row *R) []string {
 			var out []string
-			for i := range r.Used.Tasks {
-				rank, node := get(&r.Used.Tasks[i])
-				out = append(out, fmt.Sprintf("%s=%d@%s", r.Used.Tasks[i].Kind, rank, node))
+			for i := range row.Used.Tasks {
+				rank, node := get(&row.Used.Tasks[i])
+				out = append(out, fmt.Sprintf("%s=%d@%s", row.Used.Tasks[i].Kind, rank, node))
 			}
 			return out
 		})
@@ -183,7 +183,7 @@ func runOf[R any](s source, get func(*R) *tally.JobRow, end column[R]) []column[
 		return defineColumn(name, func(r *R) int32 { return f(get(r)) })
 	}
 	type J = tally.JobRow
-	out := append(
+	columns := append(
 		identityOf(s, func(r *R) uint64 { return get(r).Seq }),
 		defineColumn("uid", func(r *R) uint64 { return get(r).UID }),
 		u32("restarts", func(j *J) uint32 { return j.Restarts }),
@@ -221,10 +221,14 @@ func runOf[R any](s source, get func(*R) *tally.JobRow, end column[R]) []column[
 		i64("suspended_us", func(j *J) int64 { return j.Suspended }),
 		i64("elapsed_us", elapsedSQL),
 	)
-	out = append(out, amountsOf("req_", func(r *R) *tally.Amounts { return &get(r).Req })...)
-	out = append(out, amountsOf("alloc_", func(r *R) *tally.Amounts { return &get(r).Alloc })...)
-	out = append(
-		out,
+	columns = append(columns, amountsOf("req_", func(r *R) *tally.Amounts {
+		return &get(r).Req
+	})...)
+	columns = append(columns, amountsOf("alloc_", func(r *R) *tally.Amounts {
+		return &get(r).Alloc
+	})...)
+	columns = append(
+		columns,
 		u32("req_nodes_min", func(j *J) uint32 { return j.ReqNodes }),
 		u32("tasks", func(j *J) uint32 { return j.Tasks }),
 		word("node_list", func(j *J) string { return j.NodeList }),
@@ -241,9 +245,9 @@ func runOf[R any](s source, get func(*R) *tally.JobRow, end column[R]) []column[
 		word("stderr", func(j *J) string { return j.Stderr }),
 		defineColumn("gpu_uuids", func(r *R) []string { return get(r).GPUs }),
 	)
-	out = append(out, usedOf(func(r *R) *tally.Used { return &get(r).Used })...)
+	columns = append(columns, usedOf(func(r *R) *tally.Used { return &get(r).Used })...)
 	return append(
-		out,
+		columns,
 		i64("gpu_measured_us", func(j *J) int64 { return j.GPUTime }),
 		i64("gpu_util_us", func(j *J) int64 { return j.GPUUtil }),
 		i64("gpu_no_process_us", func(j *J) int64 { return j.GPUNoProc }),
@@ -286,11 +290,11 @@ func eventColumns(s source) []column[tally.EventRow] {
 		defineColumn("actor", func(r *R) string { return r.Actor }),
 		defineColumn("host", func(r *R) string { return r.Host }),
 		defineColumn("command", func(r *R) string { return r.Command }),
-		defineColumn("cause_seq", func(r *R) uint64 {
-			if r.CauseSeq == 0 {
+		defineColumn("cause_seq", func(row *R) uint64 {
+			if row.CauseSeq == 0 {
 				return 0
 			}
-			return r.CauseSeq + s.shift
+			return row.CauseSeq + s.shift
 		}),
 		defineColumn("uid", func(r *R) uint64 { return r.UID }),
 		defineColumn("attempt", func(r *R) uint32 { return r.Attempt }),
@@ -333,14 +337,14 @@ func jobColumns(s source) []column[tally.JobRow] {
 	)
 	return append(
 		storedOnly(jobsTable(), whole),
-		defineColumn("owner", func(r *R) string {
+		defineColumn("owner", func(row *R) string {
 			return packWords(
-				r.User,
-				r.Group,
-				r.Account,
-				num(r.UserID),
-				num(r.GroupID),
-				num(r.Assoc),
+				row.User,
+				row.Group,
+				row.Account,
+				num(row.UserID),
+				num(row.GroupID),
+				num(row.Assoc),
 			)
 		}),
 		gap("eligible_gap_us", func(r *R) tally.Micros { return r.Eligible }),
@@ -366,19 +370,19 @@ func liveColumns(s source, gen uint32) []column[tally.LiveRow] {
 		}
 		return out
 	}
-	out := []column[R]{
+	columns := []column[R]{
 		defineColumn("gen", func(*R) uint32 { return gen }),
 		defineColumn("final", func(r *R) bool { return r.Final }),
 	}
-	out = append(
-		out,
+	columns = append(
+		columns,
 		runOf(
 			s,
 			func(r *R) *tally.JobRow { return &r.JobRow },
 			nullTime("end", func(r *R) int64 { return r.End }),
 		)...)
 	return append(
-		out,
+		columns,
 		defineColumn("held_nodes", func(r *R) []string { return r.HeldNodes }),
 		defineColumn("held_cpus", func(r *R) []int64 { return r.HeldCPUs }),
 		defineColumn("held_mem_mib", func(r *R) []int64 { return r.HeldMem }),
@@ -395,7 +399,7 @@ func liveColumns(s source, gen uint32) []column[tally.LiveRow] {
 
 func stepColumns(s source) []column[tally.StepRow] {
 	type R = tally.StepRow
-	out := append(
+	columns := append(
 		identityOf(s, func(r *R) uint64 { return r.Seq }),
 		defineColumn("uid", func(r *R) uint64 { return r.UID }),
 		defineColumn("restarts", func(r *R) uint32 { return r.Restarts }),
@@ -412,11 +416,11 @@ func stepColumns(s source) []column[tally.StepRow] {
 		defineColumn("tasks", func(r *R) uint32 { return r.Tasks }),
 		defineColumn("node_list", func(r *R) string { return r.NodeList }),
 	)
-	out = append(out, amountsOf("alloc_", func(r *R) *tally.Amounts { return &r.Alloc })...)
-	out = append(out, usedOf(func(r *R) *tally.Used { return &r.Used })...)
-	out = append(out, taskColumns()...)
+	columns = append(columns, amountsOf("alloc_", func(r *R) *tally.Amounts { return &r.Alloc })...)
+	columns = append(columns, usedOf(func(r *R) *tally.Used { return &r.Used })...)
+	columns = append(columns, taskColumns()...)
 	return append(
-		out,
+		columns,
 		defineColumn("peak_vm", func(r *R) *int64 { return r.Used.PeakVM }),
 		defineColumn("cpu_khz", func(r *R) uint32 { return r.Used.KHz }),
 		defineColumn("container", func(r *R) string { return r.Container }),
@@ -425,7 +429,7 @@ func stepColumns(s source) []column[tally.StepRow] {
 
 func nodeColumns(s source) []column[tally.NodeRow] {
 	type R = tally.NodeRow
-	out := append(
+	columns := append(
 		identityOf(s, func(r *R) uint64 { return r.Seq }),
 		defineColumn("uid", func(r *R) uint64 { return r.UID }),
 		defineColumn("restarts", func(r *R) uint32 { return r.Restarts }),
@@ -433,7 +437,7 @@ func nodeColumns(s source) []column[tally.NodeRow] {
 		defineColumn("job_id", func(r *R) uint32 { return r.JobID }),
 		defineColumn(
 			"who",
-			func(r *R) string { return packWords(r.User, r.Account, r.Partition, r.QOS) },
+			func(row *R) string { return packWords(row.User, row.Account, row.Partition, row.QOS) },
 		),
 		defineColumn("node", func(r *R) string { return r.Node }),
 		timeCol("from", func(r *R) int64 { return r.From }),
@@ -445,7 +449,7 @@ func nodeColumns(s source) []column[tally.NodeRow] {
 		defineColumn("tasks", func(r *R) uint32 { return r.Tasks }),
 		defineColumn("lost", func(r *R) bool { return r.Lost }),
 	)
-	return append(out, usedOf(func(r *R) *tally.Used { return &r.Used })...)
+	return append(columns, usedOf(func(r *R) *tally.Used { return &r.Used })...)
 }
 
 func gpuColumns(s source) []column[tally.GPURow] {
@@ -458,22 +462,24 @@ func gpuColumns(s source) []column[tally.GPURow] {
 		defineColumn("job_id", func(r *R) uint32 { return r.JobID }),
 		defineColumn(
 			"who",
-			func(r *R) string { return packWords(r.User, r.Account, r.Partition, r.QOS) },
+			func(row *R) string { return packWords(row.User, row.Account, row.Partition, row.QOS) },
 		),
 		timeCol("from", func(r *R) int64 { return r.From }),
 		timeCol("to", func(r *R) int64 { return r.To }),
 		defineColumn("end_gap_us", func(r *R) int64 { return r.End - r.To }),
-		defineColumn("device", func(r *R) string {
-			return packWords(r.UUID, r.Node, strconv.FormatUint(uint64(r.Index), 10), r.Type)
+		defineColumn("device", func(row *R) string {
+			return packWords(
+				row.UUID, row.Node, strconv.FormatUint(uint64(row.Index), 10), row.Type,
+			)
 		}),
 		defineColumn("measured", func(r *R) bool { return r.Measured }),
 		defineColumn("no_process_us", func(r *R) int64 { return r.NoProcess }),
 		defineColumn("idle_us", func(r *R) int64 { return r.Idle }),
-		defineColumn("rest_us", func(r *R) int64 {
-			if !r.Measured {
-				return -r.NoProcess - r.Idle - r.Busy
+		defineColumn("rest_us", func(row *R) int64 {
+			if !row.Measured {
+				return -row.NoProcess - row.Idle - row.Busy
 			}
-			return r.To - r.From - r.NoProcess - r.Idle - r.Busy
+			return row.To - row.From - row.NoProcess - row.Idle - row.Busy
 		}),
 		defineColumn("util_us", func(r *R) int64 { return r.Util }),
 		defineColumn("sm_us", func(r *R) int64 { return r.SM }),

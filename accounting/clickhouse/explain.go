@@ -46,11 +46,11 @@ func cures() map[int32]string {
 
 // engineCode finds the code in what the engine says over HTTP.
 func engineCode(text string) int32 {
-	m := regexp.MustCompile(`(?i)\bcode: (\d{1,5})\b`).FindStringSubmatch(text)
-	if m == nil {
+	match := regexp.MustCompile(`(?i)\bcode: (\d{1,5})\b`).FindStringSubmatch(text)
+	if match == nil {
 		return 0
 	}
-	n, _ := strconv.ParseInt(m[1], 10, 32) // digits; 0 where there are too many
+	n, _ := strconv.ParseInt(match[1], 10, 32) // digits; 0 where there are too many
 	return int32(n)
 }
 

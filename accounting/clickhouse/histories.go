@@ -29,12 +29,12 @@ func (s *Store) History(ctx context.Context, ledger [16]byte, end uint64) (tally
 		return history, fmt.Errorf("read the histories of accounting: %w", err)
 	}
 	for rows.Next() {
-		var seg tally.Segment
-		err = rows.Scan(&seg.At, &seg.Epoch, &seg.Seq)
+		var segment tally.Segment
+		err = rows.Scan(&segment.At, &segment.Epoch, &segment.Seq)
 		if err != nil {
 			break
 		}
-		history.Segments = append(history.Segments, seg)
+		history.Segments = append(history.Segments, segment)
 	}
 	return history, wrapError(
 		"read the histories of accounting",
@@ -66,7 +66,7 @@ func (s *Store) LedgersOf(ctx context.Context, cluster string) ([]KnownLedger, e
 	if err != nil {
 		return nil, err
 	}
-	var out []KnownLedger
+	var knownLedgers []KnownLedger
 	for _, l := range ledgers {
 		var named uint64
 		row := s.conn.QueryRow(ctx, "SELECT count() FROM"+
@@ -80,13 +80,13 @@ func (s *Store) LedgersOf(ctx context.Context, cluster string) ([]KnownLedger, e
 		if named == 0 {
 			continue
 		}
-		pos, err := s.Position(ctx, l)
+		position, err := s.Position(ctx, l)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, KnownLedger{l, pos.Seq, pos.At})
+		knownLedgers = append(knownLedgers, KnownLedger{l, position.Seq, position.At})
 	}
-	return out, nil
+	return knownLedgers, nil
 }
 
 // listLedgers are those that have begun an epoch, which only a controller does.
@@ -112,15 +112,15 @@ func (s *Store) listLedgers(ctx context.Context) ([]uuid.UUID, error) {
 }
 
 // putSegment notes what stands from a position on.
-func (w *Writer) putSegment(ctx context.Context, seg tally.Segment) error {
+func (w *Writer) putSegment(ctx context.Context, segment tally.Segment) error {
 	err := w.s.conn.Exec(
 		ctx,
 		"INSERT INTO "+w.s.qualifyTable("histories")+" (ledger, at, epoch, event)"+
 			" SELECT {ledger:UUID}, {at:UInt64}, {epoch:UInt64}, {event:UInt64}",
 		ch.Named("ledger", w.from.ledger.String()),
-		ch.Named("at", seg.At),
-		ch.Named("epoch", seg.Epoch),
-		ch.Named("event", seg.Seq),
+		ch.Named("at", segment.At),
+		ch.Named("epoch", segment.Epoch),
+		ch.Named("event", segment.Seq),
 	)
 	return wrapError("note a history of accounting", err)
 }
@@ -149,8 +149,8 @@ func (w *Writer) Branch(ctx context.Context, branch tally.Branch) error {
 		return err
 	}
 	next := tally.Segment{At: closing + 1, Epoch: branch.Epoch, Seq: branch.Event + 1}
-	for _, seg := range [...]tally.Segment{{At: end + 1}, next} {
-		if err := w.putSegment(ctx, seg); err != nil {
+	for _, segment := range [...]tally.Segment{{At: end + 1}, next} {
+		if err := w.putSegment(ctx, segment); err != nil {
 			return err
 		}
 	}
@@ -236,8 +236,8 @@ func (w *Writer) closeLost(ctx context.Context, at uint64, branch tally.Branch) 
 		waiting[i] = uint64(uid)
 	}
 	running, attempts := make([]uint64, len(branch.Running)), make([]uint32, len(branch.Running))
-	for i, a := range branch.Running {
-		running[i], attempts[i] = uint64(a.UID), a.Attempt
+	for i, attempt := range branch.Running {
+		running[i], attempts[i] = uint64(attempt.UID), attempt.Attempt
 	}
 	open := "SELECT * FROM " + w.s.qualifyTable("live") + " FINAL" +
 		" WHERE ledger = {ledger:UUID} AND gen = {gen:UInt32} AND (NOT final OR seq > {seq:UInt64})"
@@ -308,7 +308,7 @@ func (s *Store) EndedRuns(
 	ledger [16]byte,
 	from, to uint64,
 ) ([]tally.EndedRun, error) {
-	var out []tally.EndedRun
+	var runs []tally.EndedRun
 	rows, err := s.conn.Query(
 		ctx,
 		"SELECT uid, attempt, toUnixTimestamp64Micro(assumeNotNull(start))"+
@@ -332,9 +332,9 @@ func (s *Store) EndedRuns(
 			break
 		}
 		run := tally.Attempt{UID: spec.JobUID(uid), Attempt: attempt}
-		out = append(out, tally.EndedRun{Attempt: run, Start: tally.Micros(start)})
+		runs = append(runs, tally.EndedRun{Attempt: run, Start: tally.Micros(start)})
 	}
-	return out, wrapError(
+	return runs, wrapError(
 		"look for ends in a lost history",
 		errors.Join(err, rows.Err(), rows.Close()),
 	)

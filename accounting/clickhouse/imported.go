@@ -26,13 +26,13 @@ func (s *Store) NewImportWriter(
 	ledger [16]byte,
 	cluster string,
 ) (*Writer, error) {
-	writer, res, err := s.NewWriter(ctx, ledger, cluster)
+	writer, result, err := s.NewWriter(ctx, ledger, cluster)
 	if err != nil {
 		return nil, err
 	}
 	writer.halve = halveRows
-	if res.Redo > res.Seq {
-		rest := &tally.Batch{First: res.Seq + 1, Last: res.Redo}
+	if result.Redo > result.Seq {
+		rest := &tally.Batch{First: result.Seq + 1, Last: result.Redo}
 		for _, p := range writer.splitBatch(rest) {
 			if err := writer.eraseBatch(ctx, p.table, rest); err != nil {
 				return nil, err
@@ -96,14 +96,14 @@ func (s *Store) Open(
 	ctx context.Context,
 	ledger [16]byte,
 ) (uids []uint64, restarts []uint32, err error) {
-	pos, err := s.Position(ctx, ledger)
+	position, err := s.Position(ctx, ledger)
 	if err != nil {
 		return nil, nil, err
 	}
 	return s.readKeys(ctx, "SELECT groupArray(uid), groupArray(restarts)"+
 		" FROM "+s.qualifyTable("live")+" FINAL"+
 		" WHERE ledger = {ledger:UUID} AND gen = {gen:UInt32} AND NOT final",
-		ch.Named("ledger", uuid.UUID(ledger).String()), ch.Named("gen", pos.Gen))
+		ch.Named("ledger", uuid.UUID(ledger).String()), ch.Named("gen", position.Gen))
 }
 
 // Sums are the exact sums over the runs of an imported cluster that ended, in
@@ -112,7 +112,7 @@ func (s *Store) Sums(
 	ctx context.Context,
 	ledger [16]byte,
 ) (runs uint64, cpu, gpu, waited *big.Int, err error) {
-	pos, err := s.Position(ctx, ledger)
+	position, err := s.Position(ctx, ledger)
 	if err != nil {
 		return 0, nil, nil, nil, err
 	}
@@ -126,7 +126,7 @@ func (s *Store) Sums(
 			)+
 			" WHERE ledger = {ledger:UUID} AND seq <= {seq:UInt64}",
 		ch.Named("ledger", uuid.UUID(ledger).String()),
-		ch.Named("seq", pos.Seq),
+		ch.Named("seq", position.Seq),
 	)
 	if err := row.Scan(&runs, &text[0], &text[1], &text[2]); err != nil {
 		return 0, nil, nil, nil, fmt.Errorf("add up imported runs: %w", err)
@@ -145,7 +145,7 @@ func (s *Store) Sums(
 // NodeStates gives the newest row of each node of an imported cluster, without
 // its partitions.
 func (s *Store) NodeStates(ctx context.Context, ledger [16]byte) ([]tally.NodeStateRow, error) {
-	pos, err := s.Position(ctx, ledger)
+	position, err := s.Position(ctx, ledger)
 	if err != nil {
 		return nil, err
 	}
@@ -157,21 +157,21 @@ func (s *Store) NodeStates(ctx context.Context, ledger [16]byte) ([]tally.NodeSt
 		" WHERE ledger = {ledger:UUID} AND seq <= {seq:UInt64}"+
 		" GROUP BY node"+
 		" ORDER BY node",
-		ch.Named("ledger", uuid.UUID(ledger).String()), ch.Named("seq", pos.Seq))
+		ch.Named("ledger", uuid.UUID(ledger).String()), ch.Named("seq", position.Seq))
 	if err != nil {
 		return nil, fmt.Errorf("look for imported nodes: %w", err)
 	}
 	defer rows.Close()
-	var out []tally.NodeStateRow
+	var nodeStateRows []tally.NodeStateRow
 	for rows.Next() {
 		var row tally.NodeStateRow
 		if err := rows.Scan(&row.Node, &row.At, &row.State, &row.Class, &row.CPUs, &row.Mem, &row.GPUs); err != nil {
 			return nil, fmt.Errorf("look for imported nodes: %w", err)
 		}
-		out = append(out, row)
+		nodeStateRows = append(nodeStateRows, row)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, fmt.Errorf("look for imported nodes: %w", err)
 	}
-	return out, nil
+	return nodeStateRows, nil
 }

@@ -287,9 +287,9 @@ func postBlock[R any](
 	if err != nil {
 		return err
 	}
-	v := url.Values{"query": {sql + " FORMAT Native"}}
+	values := url.Values{"query": {sql + " FORMAT Native"}}
 	for name, value := range settings {
-		v.Set(name, fmt.Sprint(value))
+		values.Set(name, fmt.Sprint(value))
 	}
 	body := func() (io.ReadCloser, error) {
 		r, w := io.Pipe()
@@ -297,18 +297,20 @@ func postBlock[R any](
 		return r, nil
 	}
 	first, _ := body()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/?"+v.Encode(), first)
+	request, err := http.NewRequestWithContext(
+		ctx, http.MethodPost, base+"/?"+values.Encode(), first,
+	)
 	if err != nil {
 		_ = first.Close()
 		return err
 	}
-	req.GetBody = body
-	req.Header.Set("Content-Type", "application/octet-stream")
+	request.GetBody = body
+	request.Header.Set("Content-Type", "application/octet-stream")
 	if ins.s.auth.Username != "" {
-		req.Header.Set("X-ClickHouse-User", ins.s.auth.Username)
-		req.Header.Set("X-ClickHouse-Key", ins.s.auth.Password)
+		request.Header.Set("X-ClickHouse-User", ins.s.auth.Username)
+		request.Header.Set("X-ClickHouse-Key", ins.s.auth.Password)
 	}
-	resp, err := client.Do(req)
+	resp, err := client.Do(request)
 	if err != nil {
 		return err
 	}

@@ -25,8 +25,8 @@ func (s *Store) Query(
 	each func(scan func(dest ...any) error) error,
 ) error {
 	args := make([]any, len(q.Params))
-	for i, p := range q.Params {
-		args[i] = ch.Named(p.Name, p.Value)
+	for i, param := range q.Params {
+		args[i] = ch.Named(param.Name, param.Value)
 	}
 	rows, err := s.conn.Query(ch.Context(ctx, ch.WithSettings(askSettings())), q.SQL, args...)
 	if err != nil {

@@ -34,22 +34,22 @@ func (s *Store) Raw(
 	if err != nil {
 		return nil, err
 	}
-	v := url.Values{"query": {q.SQL}, "default_format": {format}, "wait_end_of_query": {"0"}}
-	for _, p := range q.Params {
-		v.Set("param_"+p.Name, rawParam(p.Value))
+	values := url.Values{"query": {q.SQL}, "default_format": {format}, "wait_end_of_query": {"0"}}
+	for _, param := range q.Params {
+		values.Set("param_"+param.Name, rawParam(param.Value))
 	}
 	for name, value := range rawSettings(lim) {
-		v.Set(name, value)
+		values.Set(name, value)
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/?"+v.Encode(), nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/?"+values.Encode(), nil)
 	if err != nil {
 		return nil, err
 	}
 	if s.auth.Username != "" {
-		req.Header.Set("X-ClickHouse-User", s.auth.Username)
-		req.Header.Set("X-ClickHouse-Key", s.auth.Password)
+		request.Header.Set("X-ClickHouse-User", s.auth.Username)
+		request.Header.Set("X-ClickHouse-Key", s.auth.Password)
 	}
-	resp, err := client.Do(req)
+	resp, err := client.Do(request)
 	if err != nil {
 		return nil, fmt.Errorf("ask the accounting store: %w", err)
 	}
@@ -101,7 +101,7 @@ func rawSettings(lim query.Limits) map[string]string {
 }
 
 // rawParam writes a value as the HTTP interface takes it.
-func rawParam(v any) string {
+func rawParam(value any) string {
 	list := func(n int, at func(int) string) string {
 		parts := make([]string, n)
 		for i := range parts {
@@ -109,7 +109,7 @@ func rawParam(v any) string {
 		}
 		return "[" + strings.Join(parts, ",") + "]"
 	}
-	switch v := v.(type) {
+	switch v := value.(type) {
 	case string:
 		return strings.NewReplacer(`\`, `\\`, "\t", `\t`, "\n", `\n`, "\r", `\r`, "\x00", `\0`).Replace(v)
 	case []string:
@@ -119,7 +119,7 @@ func rawParam(v any) string {
 	case []uint32:
 		return list(len(v), func(i int) string { return fmt.Sprint(v[i]) })
 	}
-	return fmt.Sprint(v)
+	return fmt.Sprint(value)
 }
 
 // rawClient is how the HTTP interface is reached.

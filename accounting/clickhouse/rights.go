@@ -21,7 +21,7 @@ func (g *grant) String() string { return "GRANT " + g.rights + " ON " + g.on }
 // itself.
 func neededGrants(db string, layout Layout) []grant {
 	own, fresh := quoteName(db)+".*", quoteName(db+restoredSuffix)+".*"
-	out := []grant{
+	grants := []grant{
 		{
 			"SELECT, INSERT, ALTER TABLE, CREATE DATABASE, CREATE TABLE, DROP TABLE, TRUNCATE, OPTIMIZE, SHOW",
 			own,
@@ -45,9 +45,9 @@ func neededGrants(db string, layout Layout) []grant {
 		},
 	}
 	if layout.Cluster != "" {
-		out = append(out, grant{"CLUSTER, REMOTE", "*.*", "tables on several machines"})
+		grants = append(grants, grant{"CLUSTER, REMOTE", "*.*", "tables on several machines"})
 	}
-	return out
+	return grants
 }
 
 // restoredSuffix is behind the name of the database that a backup is read back
@@ -64,7 +64,7 @@ func Grants(db, login string, layout Layout) []string {
 }
 
 // missingGrants asks the server which of some grants the login does not have.
-func (s *Store) missingGrants(ctx context.Context, list []grant) (out []grant, err error) {
+func (s *Store) missingGrants(ctx context.Context, list []grant) (grants []grant, err error) {
 	for _, g := range list {
 		var has uint8
 		err := s.Query(
@@ -76,10 +76,10 @@ func (s *Store) missingGrants(ctx context.Context, list []grant) (out []grant, e
 			return nil, err
 		}
 		if has == 0 {
-			out = append(out, g)
+			grants = append(grants, g)
 		}
 	}
-	return out, nil
+	return grants, nil
 }
 
 // examineRights looks at what the login may do. Servers before 24.10 do not

@@ -30,7 +30,7 @@ func (w *Writer) RollUp(ctx context.Context) (more bool, err error) {
 	if until <= have.Until {
 		return false, nil
 	}
-	u := query.RollUp{
+	rollUp := query.RollUp{
 		Build:   have.Build + 1,
 		From:    have.Until,
 		Until:   until,
@@ -51,22 +51,22 @@ func (w *Writer) RollUp(ctx context.Context) (more bool, err error) {
 		if rows == 0 {
 			return false, nil
 		}
-		u.From = min(first.UnixMicro()/dayMicros*dayMicros, until)
+		rollUp.From = min(first.UnixMicro()/dayMicros*dayMicros, until)
 	}
-	if most := u.From + rollDays*dayMicros; u.Until > most {
-		u.Until, more = most, true
+	if most := rollUp.From + rollDays*dayMicros; rollUp.Until > most {
+		rollUp.Until, more = most, true
 	}
 	if err := w.dropBuilds(ctx, have.Build); err != nil {
 		return false, err
 	}
 	scope := query.Scope{Database: w.s.db, Ledger: w.from.ledger, Seq: w.pos.Seq}
-	for _, q := range []query.Query{u.Days(scope), u.Quarters(scope)} {
+	for _, q := range []query.Query{rollUp.Days(scope), rollUp.Quarters(scope)} {
 		if err := w.runStepHook("rollup"); err != nil {
 			return false, err
 		}
 		args := make([]any, len(q.Params))
-		for i, p := range q.Params {
-			args[i] = ch.Named(p.Name, p.Value)
+		for i, param := range q.Params {
+			args[i] = ch.Named(param.Name, param.Value)
 		}
 		set := askSettings()
 		// One run can become thousands of rows.
@@ -76,13 +76,13 @@ func (w *Writer) RollUp(ctx context.Context) (more bool, err error) {
 		if err := w.s.conn.Exec(ch.Context(ctx, ch.WithSettings(set)), q.SQL, args...); err != nil {
 			return false, fmt.Errorf(
 				"add up the days before %s: %w",
-				time.UnixMicro(u.Until).UTC().Format(time.DateOnly),
+				time.UnixMicro(rollUp.Until).UTC().Format(time.DateOnly),
 				err,
 			)
 		}
 	}
 	// In the statement above a first build has no late rows: all are its own.
-	w.pos.Rolled = tally.Rolled{Build: u.Build, Until: u.Until, Seq: w.pos.Seq}
+	w.pos.Rolled = tally.Rolled{Build: rollUp.Build, Until: rollUp.Until, Seq: w.pos.Seq}
 	if err := w.setPosition(ctx, w.pos.Seq, w.pos.At, w.pos.Gen); err != nil {
 		w.pos.Rolled = have
 		return false, err

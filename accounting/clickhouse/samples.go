@@ -12,18 +12,32 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/musterhpc/muster/accounting/query"
 	"github.com/musterhpc/muster/accounting/tally"
 	"github.com/musterhpc/muster/spec"
 )
 
 const samplesTable = "gpu_samples"
 
-// samplesDef is the table of GPU readings. It is sorted by
-// device and time: neighbours are readings ten seconds apart, whose differences
-// are small, and the devices of one job are a few stretches of it. A day is a
+// samplesOrder sorts readings by quarter of an hour, then by device and time: what is asked
+// about a few minutes of the whole fleet, as the last ones or those around the edge of a
+// window, lies together, and within a quarter neighbours are readings of one device ten
+// seconds apart, whose differences are small.
+const samplesOrder = "(ledger, toStartOfFifteenMinutes(at), node, gpu_uuid, at)"
+
+// samplesDef is the table of GPU readings, with their sums by quarter of an hour. A day is a
 // partition, so that what is too old goes as whole parts. A reading that was
 // sent twice is one row after the next merge.
 func samplesDef() tableDef {
+	table := samplesDef1()
+	table.order = samplesOrder
+	table.projections = []string{"quarters (" + query.SampleQuarters() + ")"}
+	table.settings += "deduplicate_merge_projection_mode = 'rebuild', "
+	return table
+}
+
+// samplesDef1 is the same in version 1 of the schema, sorted by device and time.
+func samplesDef1() tableDef {
 	table := tableDef{
 		name:     samplesTable,
 		comment:  "readings of GPUs, with the job that held the device alone",
@@ -98,8 +112,8 @@ func (s *Store) PutSamples(
 			func(r *row) uint16 { return uint16(min(r.Seconds, math.MaxUint16)) },
 		),
 	}
-	for i, f := range tally.SampleColumns() {
-		cols = append(cols, sampleColumn(i, f))
+	for i, field := range tally.SampleColumns() {
+		cols = append(cols, sampleColumn(i, field))
 	}
 	return sendDays(ctx, newInsert(s, samplesTable), cols, rows, func(r *row) int64 { return r.At })
 }
@@ -197,11 +211,11 @@ func (s *Store) PutUsage(
 			"seconds",
 			func(r *row) uint16 { return uint16(min(r.Seconds, math.MaxUint16)) },
 		),
-		defineColumn("cpu", func(r *row) *uint32 {
-			if r.CPU < 0 {
+		defineColumn("cpu", func(sample *row) *uint32 {
+			if sample.CPU < 0 {
 				return nil
 			}
-			n := uint32(min(r.CPU, math.MaxUint32))
+			n := uint32(min(sample.CPU, math.MaxUint32))
 			return &n
 		}),
 		defineColumn("rss_kib", func(r *row) uint64 { return uint64(max(r.RSS, 0)) }),

@@ -230,3 +230,74 @@ func TestSamplesOfMonths(t *testing.T) {
 		}
 	}
 }
+
+// TestSamplesAreReordered: version 2 of the schema keeps every reading of a store of version
+// 1, also where the migration was interrupted behind any of its steps.
+func TestSamplesAreReordered(t *testing.T) {
+	socket := startEngine(t).Socket()
+	steps := len(migrationSteps(2, "reo", Layout{}))
+	stride := steps / 2 // the first, the last and one between
+	if os.Getenv("MUSTER_LONG") != "" {
+		stride = 1
+	}
+	for behind := 0; behind <= steps; behind += stride {
+		t.Run(fmt.Sprintf("interrupted behind step %d", behind), func(t *testing.T) {
+			checkReordered(t, socket, fmt.Sprintf("reo%d", behind), behind)
+		})
+	}
+}
+
+// checkReordered migrates a database of version 1 that an earlier migration left behind one of its
+// steps.
+func checkReordered(t *testing.T, socket, db string, behind int) {
+	t.Helper()
+	ctx := context.Background()
+	s, err := Open(Options{Socket: socket, Database: db})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	versions := versionsTable()
+	old := samplesDef1()
+	for _, sql := range []string{
+		"CREATE DATABASE " + db,
+		versions.createStatements(db, Layout{})[0],
+		old.createStatements(db, Layout{})[0],
+		"INSERT INTO " + db + ".schema_versions (version) VALUES (1)",
+		"INSERT INTO " + db + ".gpu_samples" +
+			" (ledger, cluster, node, gpu_uuid, at, uid, seconds, util)" +
+			" SELECT toUUID('b0010203-0405-0607-0809-0a0b0c0d0e0f'), 'peer', 'n1'," +
+			" concat('GPU-', toString(number % 8))," +
+			" toDateTime(1795003200 + number * 10, 'UTC')," +
+			" number % 5, 10, number % 100" +
+			" FROM numbers(20000)",
+	} {
+		if err := s.Exec(ctx, sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sums := "SELECT concat(toString(count()), ' ', toString(sum(util)), ' '," +
+		" toString(max(at)), ' ', toString(sum(uid)))" +
+		" FROM " + db + ".gpu_samples FINAL"
+	before := one[string](t, s, sums)
+	for _, step := range migrationSteps(2, db, Layout{})[:behind] {
+		if err := s.migrateStep(ctx, step); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Migrate(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if after := one[string](t, s, sums); after != before {
+		t.Errorf("%q became %q", before, after)
+	}
+	tables := " FROM system.tables WHERE database = '" + db + "' AND name "
+	key := one[string](t, s, "SELECT sorting_key"+tables+"= 'gpu_samples'")
+	if "("+key+")" != samplesOrder {
+		t.Errorf("samples are sorted by %s", key)
+	}
+	left := one[uint64](t, s, "SELECT count()"+tables+"LIKE 'gpu_samples_%'")
+	if left != 0 {
+		t.Errorf("%d tables are left", left)
+	}
+}

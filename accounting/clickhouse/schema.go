@@ -10,7 +10,7 @@ import (
 
 // SchemaVersion is the version of the schema that this release makes and
 // reads; each version is one entry of migrations.
-const SchemaVersion = 1
+const SchemaVersion = 2
 
 // Layout says what kind of server the tables are made for.
 type Layout struct {
@@ -30,18 +30,19 @@ const (
 
 // tableDef defines a table for every layout.
 type tableDef struct {
-	name      string
-	comment   string
-	engine    engine
-	version   string
-	columns   []columnDef
-	order     string
-	partition string
-	shard     string // sharding expression of a distributed table; empty = the whole table on every node
-	tokens    bool   // the table remembers the tokens of inserts
-	indexes   []string
-	settings  string // more of them, with a comma behind each
-	wide      int    // size from which a part has a file for each column; 0 = 128 MiB
+	name        string
+	comment     string
+	engine      engine
+	version     string
+	columns     []columnDef
+	order       string
+	partition   string
+	shard       string // sharding expression of a distributed table; empty = the whole table on every node
+	tokens      bool   // the table remembers the tokens of inserts
+	indexes     []string
+	projections []string
+	settings    string // more of them, with a comma behind each
+	wide        int    // size from which a part has a file for each column; 0 = 128 MiB
 }
 
 // columnDef is one column: its type in the table and how it is stored.
@@ -107,23 +108,26 @@ func (t *tableDef) newestArgument(comma string) string {
 }
 
 func (t *tableDef) bodySQL(db, name, on, engine, settings string) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "CREATE TABLE IF NOT EXISTS %s.%s%s (\n", quoteName(db), name, on)
+	var text strings.Builder
+	fmt.Fprintf(&text, "CREATE TABLE IF NOT EXISTS %s.%s%s (\n", quoteName(db), name, on)
 	for i, c := range t.columns {
 		if i > 0 {
-			b.WriteString(",\n")
+			text.WriteString(",\n")
 		}
-		fmt.Fprintf(&b, "\t%s %s", quoteName(c.name), c.typ)
+		fmt.Fprintf(&text, "\t%s %s", quoteName(c.name), c.typ)
 		if c.codec != "" {
-			fmt.Fprintf(&b, " CODEC(%s)", c.codec)
+			fmt.Fprintf(&text, " CODEC(%s)", c.codec)
 		}
 	}
 	for _, ix := range t.indexes {
-		b.WriteString(",\n\tINDEX " + ix)
+		text.WriteString(",\n\tINDEX " + ix)
 	}
-	fmt.Fprintf(&b, "\n) ENGINE = %s", engine)
+	for _, p := range t.projections {
+		text.WriteString(",\n\tPROJECTION " + p)
+	}
+	fmt.Fprintf(&text, "\n) ENGINE = %s", engine)
 	if t.partition != "" {
-		fmt.Fprintf(&b, "\nPARTITION BY %s", t.partition)
+		fmt.Fprintf(&text, "\nPARTITION BY %s", t.partition)
 	}
 	wide := t.wide
 	if wide == 0 {
@@ -131,38 +135,38 @@ func (t *tableDef) bodySQL(db, name, on, engine, settings string) string {
 	}
 	// What is acknowledged must be on the disk.
 	fmt.Fprintf(
-		&b,
+		&text,
 		"\nORDER BY %s\nSETTINGS %sfsync_after_insert = 1, fsync_part_directory = 1, min_bytes_for_wide_part = %d\nCOMMENT %s",
 		t.order,
 		settings+t.settings,
 		wide,
 		quoteText(t.comment),
 	)
-	return b.String()
+	return text.String()
 }
 
-func quoteName(s string) string {
-	return "`" + strings.ReplaceAll(strings.ReplaceAll(s, `\`, `\\`), "`", "\\`") + "`"
+func quoteName(text string) string {
+	return "`" + strings.ReplaceAll(strings.ReplaceAll(text, `\`, `\\`), "`", "\\`") + "`"
 }
 
-func quoteText(s string) string {
-	return "'" + strings.ReplaceAll(strings.ReplaceAll(s, `\`, `\\`), "'", `\'`) + "'"
+func quoteText(text string) string {
+	return "'" + strings.ReplaceAll(strings.ReplaceAll(text, `\`, `\\`), "'", `\'`) + "'"
 }
 
 func joinColumns(lists ...[]columnDef) []columnDef {
-	var out []columnDef
+	var columns []columnDef
 	for _, l := range lists {
-		out = append(out, l...)
+		columns = append(columns, l...)
 	}
-	return out
+	return columns
 }
 
 func wordColumns(names ...string) []columnDef {
-	out := make([]columnDef, len(names))
+	columns := make([]columnDef, len(names))
 	for i, n := range names {
-		out[i] = columnDef{n, tWord, none}
+		columns[i] = columnDef{n, tWord, none}
 	}
-	return out
+	return columns
 }
 
 // versionsTable is the table that says which migrations were applied.
@@ -179,18 +183,85 @@ func versionsTable() tableDef {
 	}
 }
 
-// migrationStatements gives the statements that lead to a version from the one before.
+// migrationStep is one statement of a migration.
+type migrationStep struct {
+	sql string
+	// done, if there is one, asks how often the step was done already, by a migration that
+	// was interrupted behind it. Without one the statement may run again.
+	done string
+	// byHour names the table that the statement copies: the rows of each hour go one after
+	// the other, so that no statement takes longer than a connection waits.
+	byHour string
+}
+
+// migrationSteps gives the steps that lead to a version from the one before.
 // A version that was released never changes: a change to a table is a version
-// of its own. The statements of a version may run again after a crash in their
-// middle.
-func migrationStatements(version int, db string, layout Layout) []string {
-	var out []string
-	if version == 1 {
-		for _, t := range schemaTables() {
-			out = append(out, t.createStatements(db, layout)...)
+// of its own.
+func migrationSteps(version int, db string, layout Layout) []migrationStep {
+	var steps []migrationStep
+	switch version {
+	case 1:
+		for _, table := range tablesOfVersion1() {
+			for _, sql := range table.createStatements(db, layout) {
+				steps = append(steps, migrationStep{sql: sql})
+			}
+		}
+	case 2:
+		return reorderSamples(db, layout)
+	}
+	return steps
+}
+
+// tablesOfVersion1 lists the tables as version 1 makes them.
+func tablesOfVersion1() []tableDef {
+	tables := schemaTables()
+	for i := range tables {
+		if tables[i].name == samplesTable {
+			tables[i] = samplesDef1()
 		}
 	}
-	return out
+	return tables
+}
+
+// reorderSamples are the steps of version 2: samples of GPUs are copied into a table that
+// is sorted by time first, hour by hour, and the tables change places.
+func reorderSamples(db string, layout Layout) []migrationStep {
+	table := samplesDef()
+	table.name += "_by_time"
+	on := ""
+	local := ""
+	if layout.Cluster != "" {
+		on = " ON CLUSTER " + quoteName(layout.Cluster)
+		local = localSuffix
+	}
+	name := func(table string) string { return quoteName(db) + "." + table }
+	done := "SELECT count() FROM system.tables WHERE database = " + quoteText(db) + " AND name = " +
+		quoteText(samplesTable+local) + " AND position(sorting_key, 'FifteenMinutes') > 0"
+	var steps []migrationStep
+	for _, sql := range table.createStatements(db, layout) {
+		steps = append(steps, migrationStep{sql: sql, done: done})
+	}
+	// What an interrupted migration has copied goes first: rows that are there twice replace each
+	// other only when the engine merges them.
+	steps = append(steps,
+		migrationStep{sql: "TRUNCATE TABLE " + name(table.name+local) + on, done: done},
+		migrationStep{
+			sql: "INSERT INTO " + name(table.name) + " SETTINGS distributed_foreground_insert = 1, " +
+				"max_partitions_per_insert_block = 0 SELECT * FROM " + name(samplesTable),
+			done:   done,
+			byHour: samplesTable,
+		},
+		migrationStep{
+			sql:  "EXCHANGE TABLES " + name(samplesTable+local) + " AND " + name(table.name+local) + on,
+			done: done,
+		},
+		migrationStep{sql: "DROP TABLE IF EXISTS " + name(table.name+local) + on + " SYNC"})
+	if layout.Cluster != "" {
+		steps = append(
+			steps, migrationStep{sql: "DROP TABLE IF EXISTS " + name(table.name) + on + " SYNC"},
+		)
+	}
+	return steps
 }
 
 // viewsDDL gives the statements that make the stored views.
@@ -200,9 +271,9 @@ func viewsDDL(db string, layout Layout, rates *kpi.Rates) []string {
 		on = " ON CLUSTER " + quoteName(layout.Cluster)
 	}
 	var out []string
-	for _, v := range query.StoredViews() {
-		out = append(out, "CREATE OR REPLACE VIEW "+quoteName(db)+"."+v.Name+on+" AS\n"+
-			v.SQL(db, rates))
+	for _, stored := range query.StoredViews() {
+		out = append(out, "CREATE OR REPLACE VIEW "+quoteName(db)+"."+stored.Name+on+" AS\n"+
+			stored.SQL(db, rates))
 	}
 	return out
 }
@@ -219,7 +290,9 @@ func DDL(db string, layout Layout) []string {
 		[]string{"CREATE DATABASE IF NOT EXISTS " + quoteName(db) + on},
 		table.createStatements(db, layout)...)
 	for v := 1; v <= SchemaVersion; v++ {
-		out = append(out, migrationStatements(v, db, layout)...)
+		for _, step := range migrationSteps(v, db, layout) {
+			out = append(out, step.sql)
+		}
 	}
 	return out
 }

@@ -154,11 +154,11 @@ func (s *Store) pingOnce(ctx context.Context) error {
 	if err != nil {
 		return s.pulse.Ping(ctx)
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/ping", nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/ping", nil)
 	if err != nil {
 		return err
 	}
-	resp, err := client.Do(req)
+	resp, err := client.Do(request)
 	if err != nil {
 		return err
 	}
@@ -190,8 +190,8 @@ func (s *Store) Migrate(ctx context.Context) error {
 		)
 	}
 	for v := int(have) + 1; v <= SchemaVersion; v++ {
-		for _, sql := range migrationStatements(v, s.db, s.opts.Layout) {
-			if err := s.conn.Exec(ctx, sql); err != nil {
+		for _, step := range migrationSteps(v, s.db, s.opts.Layout) {
+			if err := s.migrateStep(ctx, step); err != nil {
 				return fmt.Errorf("migrate the accounting store to version %d: %w", v, err)
 			}
 		}
@@ -213,6 +213,42 @@ func (s *Store) Migrate(ctx context.Context) error {
 		)
 	}
 	return ctx.Err()
+}
+
+// migrateStep runs a step of a migration, unless it was done before.
+func (s *Store) migrateStep(ctx context.Context, step migrationStep) error {
+	if step.done != "" {
+		var times uint64
+		if err := s.conn.QueryRow(ctx, step.done).Scan(&times); err != nil {
+			return err
+		}
+		if times > 0 {
+			return nil
+		}
+	}
+	if step.byHour == "" {
+		return s.conn.Exec(ctx, step.sql)
+	}
+	const hour = 3600
+	every := fmt.Sprintf(
+		"SELECT arraySort(groupUniqArray(intDiv(toUInt64(toUnixTimestamp(at)), %d))) FROM %s",
+		hour,
+		s.qualifyTable(step.byHour),
+	)
+	var hours []uint64
+	if err := s.conn.QueryRow(ctx, every).Scan(&hours); err != nil {
+		return err
+	}
+	for i, n := range hours {
+		sql := step.sql + fmt.Sprintf(" WHERE at >= toDateTime(%d, 'UTC') AND at < toDateTime(%d, 'UTC')", n*hour, (n+1)*hour)
+		if err := s.conn.Exec(ctx, sql); err != nil {
+			return fmt.Errorf("copy hour %d of %d of %s: %w", i+1, len(hours), step.byHour, err)
+		}
+		if i%24 == 23 {
+			s.log.Info("samples are copied for the new schema", "table", step.byHour, "hours", i+1, "of", len(hours))
+		}
+	}
+	return nil
 }
 
 // makeViews makes the views for who asks the store itself. They hold no rows, so

@@ -2,6 +2,7 @@ package clickhouse
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/musterhpc/muster/accounting/query"
@@ -23,13 +24,15 @@ func TestStoredViewsRun(t *testing.T) {
 		case v.Params[1] == "job":
 			args = "(cluster = 'lab', job = toUInt32OrZero('42'))"
 		}
-		for _, c := range v.Columns {
-			rows := 0
-			err := s.Query(ctx, query.Query{SQL: "SELECT toString(`" + c.Name + "`) FROM " + s.qualifyTable(v.Name) + args}, func(func(...any) error) error { rows++; return nil })
-			if err != nil || rows != 0 {
-				t.Errorf("%s.%s: %d rows of an empty store, %v", v.Name, c.Name, rows, err)
-				break
-			}
+		columns := make([]string, len(v.Columns))
+		for i, c := range v.Columns {
+			columns[i] = "toString(`" + c.Name + "`)"
+		}
+		rows := 0
+		sql := "SELECT " + strings.Join(columns, ", ") + " FROM " + s.qualifyTable(v.Name) + args
+		count := func(func(...any) error) error { rows++; return nil }
+		if err := s.Query(ctx, query.Query{SQL: sql}, count); err != nil || rows != 0 {
+			t.Errorf("%s: %d rows of an empty store, %v", v.Name, rows, err)
 		}
 	}
 }

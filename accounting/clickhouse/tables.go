@@ -739,22 +739,22 @@ func tallySnapshotsTable() tableDef {
 //
 //muster:table one entry for each table
 func rollupTables() []tableDef {
-	big := func(names ...string) (out []columnDef) {
+	big := func(names ...string) (columns []columnDef) {
 		for _, n := range names {
-			out = append(out, columnDef{n, "Int128", codecText})
+			columns = append(columns, columnDef{n, "Int128", codecText})
 		}
-		return out
+		return columns
 	}
 	whose := []columnDef{
 		{"ledger", "UUID", codecText},
 		{"cluster", tWord, codecWord},
 		{"build", "UInt32", codecNumber},
 	}
-	word := func(names ...string) (out []columnDef) {
+	word := func(names ...string) (columns []columnDef) {
 		for _, n := range names {
-			out = append(out, columnDef{n, tWord, codecWord})
+			columns = append(columns, columnDef{n, tWord, codecWord})
 		}
-		return out
+		return columns
 	}
 	return []tableDef{
 		{

@@ -50,8 +50,9 @@ func (s *Store) NewWriter(
 	if intent == nil {
 		intent = &phaseRow{}
 	}
-	for _, r := range [...]*phaseRow{done, intent} {
-		if silent := r.now.Sub(r.written); r.n > 0 && s.opts.Socket == "" && silent < s.opts.Lease {
+	for _, row := range [...]*phaseRow{done, intent} {
+		if silent := row.now.Sub(row.written); row.n > 0 && s.opts.Socket == "" &&
+			silent < s.opts.Lease {
 			return nil, tally.Resume{}, fmt.Errorf(
 				"it wrote %s ago, and is taken for dead after %s: %w",
 				silent.Round(time.Millisecond),
@@ -72,15 +73,15 @@ func (s *Store) NewWriter(
 	if err := writer.stillMine(ctx); err != nil {
 		return nil, tally.Resume{}, err
 	}
-	res := tally.Resume{Position: writer.pos}
+	result := tally.Resume{Position: writer.pos}
 	if intent.last > done.last {
-		res.Redo, writer.doubt = intent.last-writer.pos.Shift, true
+		result.Redo, writer.doubt = intent.last-writer.pos.Shift, true
 	}
-	res.History, err = s.History(ctx, ledger, writer.pos.Seq)
+	result.History, err = s.History(ctx, ledger, writer.pos.Seq)
 	if err != nil {
 		return nil, tally.Resume{}, err
 	}
-	return writer, res, nil
+	return writer, result, nil
 }
 
 // Position is what this writer last made visible.
@@ -128,9 +129,9 @@ func (w *Writer) stillMine(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, r := range [...]*phaseRow{done, intent} {
-		if r != nil && r.n >= w.n && r.writer != w.id {
-			return fmt.Errorf("writer %s took over: %w", r.writer, tally.ErrLease)
+	for _, row := range [...]*phaseRow{done, intent} {
+		if row != nil && row.n >= w.n && row.writer != w.id {
+			return fmt.Errorf("writer %s took over: %w", row.writer, tally.ErrLease)
 		}
 	}
 	return nil
@@ -220,8 +221,11 @@ func (w *Writer) Write(ctx context.Context, batch *tally.Batch) error {
 	if err := sendRows(ctx, newInsert(w.s, "live"), "", liveColumns(w.from, w.pos.Gen), batch.Live); err != nil {
 		return err
 	}
-	for _, e := range batch.Epochs {
-		if err := w.putSegment(ctx, tally.Segment{At: e.Seq + w.from.shift, Epoch: e.Epoch, Seq: e.Seq}); err != nil {
+	for _, segment := range batch.Epochs {
+		if err := w.putSegment(
+			ctx,
+			tally.Segment{At: segment.Seq + w.from.shift, Epoch: segment.Epoch, Seq: segment.Seq},
+		); err != nil {
 			return err
 		}
 	}
@@ -233,8 +237,8 @@ func (w *Writer) Write(ctx context.Context, batch *tally.Batch) error {
 }
 
 // place is where a batch stands in the store.
-func (w *Writer) place(b *tally.Batch) (first, last uint64) {
-	return b.First + w.from.shift, b.Last + w.from.shift
+func (w *Writer) place(batch *tally.Batch) (first, last uint64) {
+	return batch.First + w.from.shift, batch.Last + w.from.shift
 }
 
 // part is one table's rows of a batch.
@@ -361,8 +365,8 @@ func (w *Writer) insertBatch(ctx context.Context, batch *tally.Batch, p part, ve
 	return err
 }
 
-func (w *Writer) stretch(b *tally.Batch) []any {
-	first, last := w.place(b)
+func (w *Writer) stretch(batch *tally.Batch) []any {
+	first, last := w.place(batch)
 	return []any{
 		ch.Named("ledger", w.from.ledger.String()),
 		ch.Named("first", first),

@@ -211,7 +211,7 @@ func TestCrashPoints(t *testing.T) {
 	stopped := errors.New("stopped by the test")
 	dense := 12 // all of the first batch, then some
 	if os.Getenv("MUSTER_LONG") == "" {
-		dense = 4
+		dense = 2
 	}
 	for k := 1; k <= steps; k += 1 + k/dense {
 		s := openStore(t, socket, fmt.Sprintf("crash%d", k))

@@ -81,9 +81,9 @@ func (r *report) queryParents(
 			}
 		}
 	}
-	for k := range shares {
-		if _, ok := out[k.account]; !ok {
-			out[k.account] = rootAccount
+	for key := range shares {
+		if _, ok := out[key.account]; !ok {
+			out[key.account] = rootAccount
 		}
 	}
 	return out, nil

@@ -43,26 +43,28 @@ type proposal struct {
 }
 
 // Advise answers muster report user.
-func (s Service) Advise(ctx context.Context, q *apiv1.AdviceQuery) (*apiv1.AdviceReply, error) {
-	scope, behind, err := s.D.scopeOf(ctx, q.GetCluster(), q.GetMinSeq())
+func (s Service) Advise(
+	ctx context.Context, request *apiv1.AdviceQuery,
+) (*apiv1.AdviceReply, error) {
+	scope, behind, err := s.D.scopeOf(ctx, request.GetCluster(), request.GetMinSeq())
 	if err != nil {
 		return nil, s.D.storeAway(err)
 	}
 	switch private, err := s.D.private(ctx, scope, privateJobs); {
 	case err != nil:
 		return nil, s.D.storeAway(err)
-	case private && q.GetUser() != s.D.callerOf(ctx).User:
+	case private && request.GetUser() != s.D.callerOf(ctx).User:
 		return nil, spec.Refuse(
 			spec.CodeAccessDenied,
 			"PrivateData=jobs: the jobs of others are theirs",
 		)
 	}
-	names := int(q.GetNames())
+	names := int(request.GetNames())
 	if names == 0 {
 		names = 5
 	}
 	history := query.History{
-		User:  q.GetUser(),
+		User:  request.GetUser(),
 		Since: scope.Now.Add(-adviceSpan),
 		Limit: min(names, 100),
 	}
@@ -76,15 +78,15 @@ func (s Service) Advise(ctx context.Context, q *apiv1.AdviceQuery) (*apiv1.Advic
 	if err != nil {
 		return nil, s.D.storeAway(err)
 	}
-	out := &apiv1.AdviceReply{Behind: behind}
+	reply := &apiv1.AdviceReply{Behind: behind}
 	for _, work := range works {
-		advice, err := s.adviseUser(ctx, scope, q.GetUser(), work)
+		advice, err := s.adviseUser(ctx, scope, request.GetUser(), work)
 		if err != nil {
 			return nil, s.D.storeAway(err)
 		}
-		out.Advice = append(out.Advice, advice...)
+		reply.Advice = append(reply.Advice, advice...)
 	}
-	return out, nil
+	return reply, nil
 }
 
 // adviseUser looks at a user's newest runs of one work.
@@ -129,7 +131,7 @@ func (s Service) adviseUser(
 	if err != nil {
 		return nil, err
 	}
-	var out []*apiv1.UsageAdvice
+	var advices []*apiv1.UsageAdvice
 	for _, p := range proposeFor(runs) {
 		p.JobName = work
 		if p.peers.Partition != "" {
@@ -138,9 +140,9 @@ func (s Service) adviseUser(
 				return nil, err
 			}
 		}
-		out = append(out, p.UsageAdvice)
+		advices = append(advices, p.UsageAdvice)
 	}
-	return out, nil
+	return advices, nil
 }
 
 // estimateGain compares the waits of runs that asked for no more with the user's own.
@@ -185,13 +187,13 @@ func proposeFor(runs []past) []proposal {
 	if len(runs) < adviceLeast {
 		return nil
 	}
-	var out []proposal
+	var proposals []proposal
 	for _, f := range [...]func(runs []past) (proposal, bool){memoryAdvice, timeAdvice, cpuAdvice, gpuCountAdvice, gpuUseAdvice} {
 		if p, ok := f(runs); ok {
-			out = append(out, p)
+			proposals = append(proposals, p)
 		}
 	}
-	return out
+	return proposals
 }
 
 func newProposal(kind, change string, runs int, format string, args ...any) proposal {

@@ -155,8 +155,8 @@ func (s *session) sendBatch(ctx context.Context) error {
 // then the snapshot: it is made while the batch is stored.
 func (s *session) handBatch(ctx context.Context, every uint64) error {
 	select {
-	case b := <-s.stored:
-		s.tally.Recycle(b)
+	case batch := <-s.stored:
+		s.tally.Recycle(batch)
 	default:
 	}
 	w := &work{batch: s.tally.Take()}

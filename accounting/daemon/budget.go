@@ -25,15 +25,15 @@ func (d *Daemon) Budgets() []kpi.Spent {
 type asker func(ctx context.Context, q query.Query, each func(scan func(...any) error) error) error
 
 // queryTree is the tree of associations as it is now.
-func queryTree(ctx context.Context, ask asker, scope query.Scope) ([]kpi.Node, error) {
-	var out []kpi.Node
-	err := ask(ctx, query.Shares(scope), func(scan func(...any) error) error {
-		var n kpi.Node
-		err := scan(&n.ID, &n.Parent, &n.Account, &n.User, &n.Shares)
-		out = append(out, n)
+func queryTree(ctx context.Context, request asker, scope query.Scope) ([]kpi.Node, error) {
+	var nodes []kpi.Node
+	err := request(ctx, query.Shares(scope), func(scan func(...any) error) error {
+		var node kpi.Node
+		err := scan(&node.ID, &node.Parent, &node.Account, &node.User, &node.Shares)
+		nodes = append(nodes, node)
 		return err
 	})
-	return out, err
+	return nodes, err
 }
 
 // charge is what one user's use in one account cost, exactly.
@@ -47,13 +47,13 @@ type charge struct {
 // queryCharges asks what was used and what it cost.
 func queryCharges(
 	ctx context.Context,
-	ask asker,
+	request asker,
 	scope query.Scope,
 	r *query.Report,
 	rates *kpi.Rates,
 ) ([]charge, error) {
-	var out []charge
-	err := ask(ctx, r.Charge(scope, rates), func(scan func(...any) error) error {
+	var charges []charge
+	err := request(ctx, r.Charge(scope, rates), func(scan func(...any) error) error {
 		c := charge{used: make([]*big.Int, len(query.Charged())), cost: new(big.Int)}
 		text := make([]string, len(c.used)+1)
 		dest := []any{&c.account, &c.user, &c.runs}
@@ -74,10 +74,10 @@ func queryCharges(
 				c.cost = n
 			}
 		}
-		out = append(out, c)
+		charges = append(charges, c)
 		return nil
 	})
-	return out, err
+	return charges, err
 }
 
 // toCurrency is an exact sum in the currency.
@@ -96,7 +96,7 @@ func costScale() *big.Int {
 // budgetSpent tells how a budget stands.
 func budgetSpent(
 	ctx context.Context,
-	ask asker,
+	request asker,
 	scope query.Scope,
 	nodes []kpi.Node,
 	budget kpi.Budget,
@@ -109,7 +109,7 @@ func budgetSpent(
 			End:      min(budget.End, scope.Now),
 			Accounts: kpi.Below(nodes, budget.Account),
 		}
-		list, err := queryCharges(ctx, ask, scope, r, rates)
+		list, err := queryCharges(ctx, request, scope, r, rates)
 		sum := new(big.Int)
 		for _, c := range list {
 			sum.Add(sum, c.cost)
@@ -133,12 +133,12 @@ func budgetSpent(
 
 // computeBudgets asks how the budgets in force stand.
 func (d *Daemon) computeBudgets(ctx context.Context, scope query.Scope) ([]kpi.Spent, error) {
-	out := []kpi.Spent{}
+	spents := []kpi.Spent{}
 	if len(d.cfg.Rates.Budgets) == 0 || len(d.cfg.Rates.Prices) == 0 {
-		return out, nil
+		return spents, nil
 	}
-	ask := asker(d.cfg.Store.Query)
-	nodes, err := queryTree(ctx, ask, scope)
+	request := asker(d.cfg.Store.Query)
+	nodes, err := queryTree(ctx, request, scope)
 	if err != nil {
 		return nil, err
 	}
@@ -146,13 +146,13 @@ func (d *Daemon) computeBudgets(ctx context.Context, scope query.Scope) ([]kpi.S
 		if scope.Now < budget.Start || scope.Now >= budget.End {
 			continue
 		}
-		spent, err := budgetSpent(ctx, ask, scope, nodes, budget, &d.cfg.Rates)
+		spent, err := budgetSpent(ctx, request, scope, nodes, budget, &d.cfg.Rates)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, spent)
+		spents = append(spents, spent)
 	}
-	return out, nil
+	return spents, nil
 }
 
 // reportBudget is muster report budget: how each budget stands. A user sees those of

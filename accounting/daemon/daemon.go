@@ -59,11 +59,11 @@ type figures struct {
 }
 
 // New makes a service; Run starts it.
-func New(cfg Config) *Daemon {
-	cfg = cfg.withDefaults()
-	cfg.Store = pulsedStore{cfg.Store}
+func New(config Config) *Daemon {
+	config = config.withDefaults()
+	config.Store = pulsedStore{config.Store}
 	return &Daemon{
-		cfg:     cfg,
+		cfg:     config,
 		changed: make(chan struct{}),
 		hurry:   make(chan struct{}, 1),
 		asking:  make(chan struct{}, askingAtOnce),
@@ -79,19 +79,19 @@ func (d *Daemon) Run(ctx context.Context) error {
 	d.beginLocked()
 	d.mu.Unlock()
 	var wg sync.WaitGroup
-	wg.Add(5)
-	go func() {
-		defer wg.Done()
+	wg.Go(func() {
 		if d.cfg.Feed != nil {
 			d.cfg.Feed(ctx, d.publishPosition, d.noteFailure)
 			return
 		}
 		d.runIngest(ctx)
-	}()
-	go func() { defer wg.Done(); d.refreshKPIs(ctx) }()
-	go func() { defer wg.Done(); d.refreshFindings(ctx) }()
-	go func() { defer wg.Done(); d.keepSamples(ctx) }()
-	go func() { defer wg.Done(); d.runRetention(ctx) }()
+	})
+	if d.cfg.Refresh > 0 {
+		wg.Go(func() { d.refreshKPIs(ctx) })
+		wg.Go(func() { d.refreshFindings(ctx) })
+	}
+	wg.Go(func() { d.keepSamples(ctx) })
+	wg.Go(func() { d.runRetention(ctx) })
 	wg.Wait()
 	return nil
 }
@@ -162,15 +162,15 @@ func (d *Daemon) Status() Status {
 }
 
 // publishPosition notes what was stored and wakes whoever waits for it.
-func (d *Daemon) publishPosition(pos tally.Position) {
+func (d *Daemon) publishPosition(position tally.Position) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.publishLocked(pos)
+	d.publishLocked(position)
 }
 
 // publishLocked is publishPosition for callers that hold the lock.
-func (d *Daemon) publishLocked(pos tally.Position) {
-	d.pos = pos
+func (d *Daemon) publishLocked(position tally.Position) {
+	d.pos = position
 	d.stored = true
 	d.flying = 0
 	d.failed = nil
@@ -179,10 +179,10 @@ func (d *Daemon) publishLocked(pos tally.Position) {
 }
 
 // noteRolled notes what was added up.
-func (d *Daemon) noteRolled(pos tally.Position) {
+func (d *Daemon) noteRolled(position tally.Position) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.pos.Rolled = pos.Rolled
+	d.pos.Rolled = position.Rolled
 }
 
 // noteFailure remembers why nothing is stored; nil when it is again.
@@ -238,9 +238,9 @@ const slowWrite = 30 * spec.Second
 // has run yet, what the store says. changed closes when there is a newer one.
 func (d *Daemon) storePosition(
 	ctx context.Context,
-) (pos tally.Position, ledger [16]byte, changed <-chan struct{}, err error) {
+) (position tally.Position, ledger [16]byte, changed <-chan struct{}, err error) {
 	d.mu.Lock()
-	pos = d.pos
+	position = d.pos
 	ledger = d.ledger
 	changed = d.changed
 	stored := d.stored
@@ -256,9 +256,9 @@ func (d *Daemon) storePosition(
 	case !known:
 		err = errors.New("it is starting")
 	default:
-		pos, err = d.cfg.Store.Position(ctx, ledger)
+		position, err = d.cfg.Store.Position(ctx, ledger)
 	}
-	return pos, ledger, changed, err
+	return position, ledger, changed, err
 }
 
 // openScope is what part of the store questions are about. It waits, up to
@@ -271,7 +271,7 @@ func (d *Daemon) openScope(
 	late, stop := d.cfg.Clock.After(d.cfg.ReadWait)
 	defer stop()
 	for {
-		pos, ledger, changed, err := d.storePosition(ctx)
+		position, ledger, changed, err := d.storePosition(ctx)
 		if err != nil {
 			return scope, 0, err
 		}
@@ -279,21 +279,21 @@ func (d *Daemon) openScope(
 			Database: d.cfg.Store.Database(),
 			Ledger:   ledger,
 			Cluster:  d.clusterName(),
-			Seq:      pos.Seq,
-			Shift:    pos.Shift,
-			Gen:      pos.Gen,
-			Rolled:   query.Rolled(pos.Rolled),
+			Seq:      position.Seq,
+			Shift:    position.Shift,
+			Gen:      position.Gen,
+			Rolled:   query.Rolled(position.Rolled),
 			Lost:     d.lost(),
 			Now:      d.cfg.Clock.Now(),
 		}
-		if pos.Event() >= seq {
+		if position.Event() >= seq {
 			return scope, 0, nil
 		}
 		d.hastenIngest()
 		select {
 		case <-changed:
 		case <-late:
-			return scope, seq - pos.Event(), nil
+			return scope, seq - position.Event(), nil
 		case <-ctx.Done():
 			return scope, 0, ctx.Err()
 		}
@@ -325,11 +325,11 @@ func (d *Daemon) scopeOf(
 		return d.openScope(ctx, seq)
 	}
 	ledger := tally.ImportedLedger(cluster)
-	pos, err := d.cfg.Store.Position(ctx, ledger)
+	position, err := d.cfg.Store.Position(ctx, ledger)
 	if err != nil {
 		return scope, 0, err
 	}
-	if pos.Seq == 0 {
+	if position.Seq == 0 {
 		return scope, 0, spec.Refuse(
 			spec.CodeBadRequest,
 			fmt.Sprintf(
@@ -343,9 +343,9 @@ func (d *Daemon) scopeOf(
 		Database: d.cfg.Store.Database(),
 		Ledger:   ledger,
 		Cluster:  cluster,
-		Seq:      pos.Seq,
-		Gen:      pos.Gen,
-		Rolled:   query.Rolled(pos.Rolled),
+		Seq:      position.Seq,
+		Gen:      position.Gen,
+		Rolled:   query.Rolled(position.Rolled),
 		Now:      d.cfg.Clock.Now(),
 	}, 0, nil
 }

@@ -39,14 +39,14 @@ type Cursor interface {
 
 // Writer stores one ledger's batches; see package clickhouse.
 type Writer interface {
-	Write(ctx context.Context, b *tally.Batch) error
+	Write(ctx context.Context, batch *tally.Batch) error
 	Generation(ctx context.Context, rows []tally.LiveRow) error
 	Hold(ctx context.Context) error
 	// RollUp adds up days that are over; more tells that there are others.
 	RollUp(ctx context.Context) (more bool, err error)
 	Position() tally.Position
 	// Branch goes on with a history that parts from what the store has.
-	Branch(ctx context.Context, b tally.Branch) error
+	Branch(ctx context.Context, branch tally.Branch) error
 }
 
 // Store is the accounting store.
@@ -82,16 +82,16 @@ type Store interface {
 	Archive(ctx context.Context, s query.Scope, m query.Month, root string) ([]query.Finding, error)
 	Purge(
 		ctx context.Context,
-		s query.Scope,
-		m query.Month,
+		scope query.Scope,
+		month query.Month,
 		root string,
 		tables ...string,
 	) ([]query.Finding, error)
-	EndPurges(ctx context.Context, s query.Scope) error
+	EndPurges(ctx context.Context, scope query.Scope) error
 	Unarchive(
 		ctx context.Context,
-		s query.Scope,
-		m query.Month,
+		scope query.Scope,
+		month query.Month,
 		root string,
 	) ([]query.Finding, error)
 	// Examine looks for what is wrong with the store itself.
@@ -180,7 +180,8 @@ type Config struct {
 	BatchRows     int       // rows that go into one insert, about, at most; 100,000
 	LiveRows      int       // rows of the live table before a new generation begins; 100,000
 	SnapshotEvery uint64    // events between two snapshots of the counting state; 500,000
-	Refresh       spec.Span // between two computations of the KPIs; 15 s
+	Refresh       spec.Span // between two computations of the KPIs, at least; 15 s; below 0 none are computed
+	RefreshShare  int64     // percentage of the time that they may take; 10
 	ReadWait      spec.Span // how long a question waits for the event it names; 2 s
 	WriteWait     spec.Span // how long one write may take before it is given up and tried again; 5 min
 }
@@ -204,8 +205,11 @@ func (c Config) withDefaults() Config {
 	if c.SnapshotEvery == 0 {
 		c.SnapshotEvery = 500_000
 	}
-	if c.Refresh <= 0 {
+	if c.Refresh == 0 {
 		c.Refresh = 15 * spec.Second
+	}
+	if c.RefreshShare <= 0 {
+		c.RefreshShare = 10
 	}
 	if c.ReadWait <= 0 {
 		c.ReadWait = 2 * spec.Second

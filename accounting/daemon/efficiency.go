@@ -65,8 +65,23 @@ func (r *report) reportEfficiency(ctx context.Context) error {
 		func(scan func(...any) error) error {
 			var key string
 			var runs, failed, judged uint64
-			var cpu, gpu, used, measured, waste, mem, util, gpuMeasured, idle, wait float64
-			if err := scan(&key, &runs, &cpu, &gpu, &used, &measured, &waste, &mem, &util, &gpuMeasured, &idle, &failed, &judged, &wait); err != nil {
+			var cpu, gpu, used, measured, waste, memory, util, gpuMeasured, idle, wait float64
+			if err := scan(
+				&key,
+				&runs,
+				&cpu,
+				&gpu,
+				&used,
+				&measured,
+				&waste,
+				&memory,
+				&util,
+				&gpuMeasured,
+				&idle,
+				&failed,
+				&judged,
+				&wait,
+			); err != nil {
 				return err
 			}
 			part := func(num, den float64) any {
@@ -75,11 +90,11 @@ func (r *report) reportEfficiency(ctx context.Context) error {
 				}
 				return num / den
 			}
-			known := func(v float64, seen bool) any {
+			known := func(value float64, seen bool) any {
 				if !seen {
 					return nil
 				}
-				return v / 3600
+				return value / 3600
 			}
 			r.addRow(
 				key,
@@ -87,8 +102,8 @@ func (r *report) reportEfficiency(ctx context.Context) error {
 				cpu/3600,
 				gpu/3600,
 				part(used, measured),
-				known(waste, mem > 0),
-				part(waste, mem),
+				known(waste, memory > 0),
+				part(waste, memory),
 				part(util, gpuMeasured),
 				known(
 					idle,
@@ -140,10 +155,23 @@ func (r *report) reportWaste(ctx context.Context) error {
 		r.ask.Waste(r.scope, below, r.addLines()),
 		func(scan func(...any) error) error {
 			var id, array uint32
-			var task, elapsed, mem, peak int64
+			var task, elapsed, memory, peak int64
 			var user, account, name, state string
 			var ratio, waste float64
-			if err := scan(&id, &array, &task, &user, &account, &name, &state, &elapsed, &mem, &peak, &ratio, &waste); err != nil {
+			if err := scan(
+				&id,
+				&array,
+				&task,
+				&user,
+				&account,
+				&name,
+				&state,
+				&elapsed,
+				&memory,
+				&peak,
+				&ratio,
+				&waste,
+			); err != nil {
 				return err
 			}
 			number := fmt.Sprint(id)
@@ -157,7 +185,7 @@ func (r *report) reportWaste(ctx context.Context) error {
 				name,
 				state,
 				float64(elapsed)/1e6,
-				mem*mib,
+				memory*mib,
 				peak,
 				ratio,
 				waste/3600,

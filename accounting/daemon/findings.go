@@ -14,9 +14,9 @@ import (
 // querySeen asks for what findings of a window are made of. The ladder and the nodes are
 // of the whole cluster, so they are left out where only some users or accounts are
 // asked about.
-func (r *report) querySeen(ctx context.Context, ask query.Report) (findings.Seen, error) {
+func (r *report) querySeen(ctx context.Context, request query.Report) (findings.Seen, error) {
 	var seen findings.Seen
-	err := r.runQuery(ctx, ask.FindingsWork(r.scope), func(scan func(...any) error) error {
+	err := r.runQuery(ctx, request.FindingsWork(r.scope), func(scan func(...any) error) error {
 		var w findings.Work
 		err := scan(
 			&w.User, &w.Account, &w.JobName, &w.Node, (*string)(&w.Outcome),
@@ -35,59 +35,61 @@ func (r *report) querySeen(ctx context.Context, ask query.Report) (findings.Seen
 		return seen, err
 	}
 	for _, resource := range []findings.Resource{findings.GPUTime, findings.CPUTime} {
-		spreads := ask.FindingsSpreads(r.scope, resource)
+		spreads := request.FindingsSpreads(r.scope, resource)
 		err = r.runQuery(ctx, spreads, func(scan func(...any) error) error {
-			s := findings.Spread{Resource: resource}
+			spread := findings.Spread{Resource: resource}
 			err := scan(
-				&s.User, &s.Account, &s.JobName, &s.Held, &s.AllRuns, &s.Runs, &s.Waited, &s.Open,
-				&s.Late, &s.LateRuns, &s.Behind, &s.BehindRuns,
+				&spread.User, &spread.Account, &spread.JobName, &spread.Held, &spread.AllRuns,
+				&spread.Runs, &spread.Waited, &spread.Open,
+				&spread.Late, &spread.LateRuns, &spread.Behind, &spread.BehindRuns,
 			)
-			seen.Spreads = append(seen.Spreads, s)
+			seen.Spreads = append(seen.Spreads, spread)
 			return err
 		})
 		if err != nil {
 			return seen, err
 		}
 	}
-	if !wholeCluster(&ask) {
+	if !wholeCluster(&request) {
 		return seen, nil
 	}
-	err = r.runQuery(ctx, ask.FindingsDevices(r.scope), func(scan func(...any) error) error {
-		var d findings.Device
+	err = r.runQuery(ctx, request.FindingsDevices(r.scope), func(scan func(...any) error) error {
+		var device findings.Device
 		err := scan(
-			&d.User, &d.Account, &d.JobName, &d.Type, &d.MemMHz, &d.Node, &d.UUID, &d.Index,
-			&d.Runs, &d.Load, &d.MHz, &d.Throttled, &d.Alone, &d.Open,
+			&device.User, &device.Account, &device.JobName, &device.Type, &device.MemMHz,
+			&device.Node, &device.UUID, &device.Index,
+			&device.Runs, &device.Load, &device.MHz, &device.Throttled, &device.Alone, &device.Open,
 		)
-		seen.Devices = append(seen.Devices, d)
+		seen.Devices = append(seen.Devices, device)
 		return err
 	})
 	if err != nil {
 		return seen, err
 	}
-	err = r.runQuery(ctx, ask.FindingsPlaces(r.scope), func(scan func(...any) error) error {
-		var p findings.Place
+	err = r.runQuery(ctx, request.FindingsPlaces(r.scope), func(scan func(...any) error) error {
+		var place findings.Place
 		err := scan(
-			&p.User, &p.Account, &p.JobName, &p.Node,
-			&p.GPUs, &p.Runs, &p.Median, &p.Total, &p.Had,
+			&place.User, &place.Account, &place.JobName, &place.Node,
+			&place.GPUs, &place.Runs, &place.Median, &place.Total, &place.Had,
 		)
-		seen.Places = append(seen.Places, p)
+		seen.Places = append(seen.Places, place)
 		return err
 	})
 	if err != nil {
 		return seen, err
 	}
-	seen.Nodes, seen.Steps, err = r.queryLadder(ctx, ask)
+	seen.Nodes, seen.Steps, err = r.queryLadder(ctx, request)
 	return seen, err
 }
 
 // queryLadder asks for the goodput ladder, and for the GPU time of each node that no run held. It
 // has no step where no GPU was there.
-func (r *report) queryLadder(ctx context.Context, ask query.Report) (
+func (r *report) queryLadder(ctx context.Context, request query.Report) (
 	nodes []findings.Node,
 	steps []findings.Step,
 	err error,
 ) {
-	err = r.runQuery(ctx, ask.FindingsLadder(r.scope), func(scan func(...any) error) error {
+	err = r.runQuery(ctx, request.FindingsLadder(r.scope), func(scan func(...any) error) error {
 		var names []string
 		var amounts, bought, drained, down []int64
 		if err := scan(&amounts, &names, &bought, &drained, &down); err != nil {
@@ -115,31 +117,31 @@ func (r *report) queryLadder(ctx context.Context, ask query.Report) (
 }
 
 // wholeCluster tells whether nothing restricts a report.
-func wholeCluster(ask *query.Report) bool {
-	return len(ask.Accounts)+len(ask.Users)+len(ask.Partitions)+len(ask.QOS)+
-		len(ask.WCKeys)+len(ask.Jobs)+len(ask.Nodes) == 0
+func wholeCluster(request *query.Report) bool {
+	return len(request.Accounts)+len(request.Users)+len(request.Partitions)+len(request.QOS)+
+		len(request.WCKeys)+len(request.Jobs)+len(request.Nodes) == 0
 }
 
 // priceAt is what an hour of each resource costs at an instant.
 func priceAt(rates *kpi.Rates, at spec.Instant) findings.Price {
-	var out findings.Price
+	var price findings.Price
 	for _, list := range rates.Prices {
 		if list.From > at {
 			break
 		}
-		out = findings.Price{}
+		price = findings.Price{}
 		for _, p := range list.Per {
 			switch p.TRES {
 			case "gres/gpu":
-				out.GPU = p.Micro
+				price.GPU = p.Micro
 			case "cpu":
-				out.CPU = p.Micro
+				price.CPU = p.Micro
 			case "mem":
-				out.Mem = p.Micro
+				price.Mem = p.Micro
 			}
 		}
 	}
-	return out
+	return price
 }
 
 // reportFindings is muster findings: what should be changed, that which would save
@@ -154,15 +156,17 @@ func (r *report) reportFindings(ctx context.Context) error {
 	findings.Rank(list, price)
 	r.addColumns(findingColumns(r.s.D.cfg.Rates.Currency)...)
 	for i := range list[:min(len(list), r.addLines())] {
-		f := &list[i]
+		finding := &list[i]
 		var money any
 		if price.Known() {
-			money = float64(f.Money) / 1e6
+			money = float64(finding.Money) / 1e6
 		}
 		r.addRow(
-			string(f.Kind), f.User, f.Account, f.JobName, f.Node, f.Step, f.Runs,
-			f.GPU, f.CPU, f.Mem, money, f.Change, f.Advice, r.ask.FindingEvidence(f),
-			f.Open, f.Device, f.Index,
+			string(finding.Kind), finding.User, finding.Account, finding.JobName, finding.Node,
+			finding.Step, finding.Runs,
+			finding.GPU, finding.CPU, finding.Mem, money, finding.Change, finding.Advice,
+			r.ask.FindingEvidence(finding),
+			finding.Open, finding.Device, finding.Index,
 		)
 	}
 	return nil
@@ -236,11 +240,11 @@ func (r *report) reportFindingsSum(ctx context.Context) error {
 }
 
 // windowBefore asks the same about the window before, which is as long.
-func windowBefore(ask query.Report) query.Report {
-	length := ask.End - ask.Start
-	ask.End = ask.Start
-	ask.Start -= length
-	return ask
+func windowBefore(request query.Report) query.Report {
+	length := request.End - request.Start
+	request.End = request.Start
+	request.Start -= length
+	return request
 }
 
 // reportFindingsFollowed says what became of the findings of the window before, which
@@ -250,15 +254,15 @@ func (r *report) reportFindingsFollowed(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ask := windowBefore(r.ask)
-	if ask.Start < 0 {
+	request := windowBefore(r.ask)
+	if request.Start < 0 {
 		return spec.Refuse(
 			spec.CodeBadRequest,
 			fmt.Sprintf("the window before would begin before 1970: choose a shorter one than %s",
 				time.Duration(r.ask.End.Sub(r.ask.Start))),
 		)
 	}
-	before, err := r.readSeen(ctx, ask)
+	before, err := r.readSeen(ctx, request)
 	if err != nil {
 		return err
 	}
@@ -275,14 +279,16 @@ func (r *report) reportFindingsFollowed(ctx context.Context) error {
 		[3]string{"saved_value", "float", r.s.D.cfg.Rates.Currency},
 		[3]string{"device", "text"}, [3]string{"gpu", "int"},
 	)
-	for _, f := range findings.FollowUp(list, now, price) {
+	for _, followed := range findings.FollowUp(list, now, price) {
 		var money any
 		if price.Known() {
-			money = float64(f.SavedMoney) / 1e6
+			money = float64(followed.SavedMoney) / 1e6
 		}
 		r.addRow(
-			string(f.Kind), f.User, f.Account, f.JobName, f.Node, string(f.Progress),
-			string(f.Resource), f.Amount(), f.Now, f.Saved, money, f.Device, f.Index,
+			string(followed.Kind), followed.User, followed.Account, followed.JobName, followed.Node,
+			string(followed.Progress),
+			string(followed.Resource), followed.Amount(), followed.Now, followed.Saved, money,
+			followed.Device, followed.Index,
 		)
 	}
 	return nil

@@ -16,8 +16,8 @@ func (d *Daemon) Findings() *findings.Found { return d.found.Load() }
 // Findings are computed less often than KPIs: nobody acts on them within minutes, and on a
 // large store they are the dearest of all questions.
 const (
-	findingsEvery = 4  // refreshes of the KPIs
-	findingsShare = 20 // of the time
+	findingsEvery = 4 // refreshes of the KPIs
+	findingsPart  = 2 // the part of the time that the KPIs may take, divided by this
 )
 
 // refreshFindings computes the findings of metrics until the context ends.
@@ -37,7 +37,7 @@ func (d *Daemon) refreshFindings(ctx context.Context) {
 			failures++
 			d.cfg.Log.Debug("the findings could not be computed", "error", err)
 		}
-		pause := findingsPause(findingsEvery*d.cfg.Refresh, took, failures, err == nil)
+		pause := findingsPause(findingsEvery*d.cfg.Refresh, took, d.cfg.RefreshShare, failures, err == nil)
 		if !d.sleepFor(ctx, pause) {
 			return
 		}
@@ -47,12 +47,12 @@ func (d *Daemon) refreshFindings(ctx context.Context) {
 // findingsPause is the time until the next attempt. A cluster that has just begun shows its first
 // findings soon, and so does a store that was away for a moment; a store that takes
 // long, in vain or not, is spared.
-func findingsPause(regular, took spec.Span, failures int, found bool) spec.Span {
+func findingsPause(regular, took spec.Span, share int64, failures int, found bool) spec.Span {
 	pause := regular
 	if !found {
 		pause = min(pause, spec.Second<<min(failures, 16))
 	}
-	return max(pause, findingsShare*took)
+	return max(pause, findingsPart*pauseFor(took, share))
 }
 
 var errNothingStored = errors.New("nothing is stored yet")
@@ -66,8 +66,8 @@ func (d *Daemon) computeFindings(ctx context.Context) (*findings.Found, error) {
 	if scope.Seq == 0 {
 		return nil, errNothingStored
 	}
-	q := &apiv1.ReportQuery{Window: int64(findings.MetricDays * spec.Day)}
-	r, err := Service{D: d}.newReport(q, scope, true)
+	query := &apiv1.ReportQuery{Window: int64(findings.MetricDays * spec.Day)}
+	r, err := Service{D: d}.newReport(query, scope, true)
 	if err != nil {
 		return nil, err
 	}

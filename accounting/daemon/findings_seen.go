@@ -38,44 +38,46 @@ type seenWindow struct {
 
 // readSeen reads what findings of a window are made of, or takes what was read moments ago
 // at a position that suffices. The answer must not be changed.
-func (r *report) readSeen(ctx context.Context, ask query.Report) (findings.Seen, error) {
-	key := fmt.Sprintf("%x %q %+v", r.scope.Ledger, r.scope.Cluster, ask)
+func (r *report) readSeen(ctx context.Context, request query.Report) (findings.Seen, error) {
+	key := fmt.Sprintf("%x %q %+v", r.scope.Ledger, r.scope.Cluster, request)
 	now := r.s.D.cfg.Clock.Now()
-	w, mine := r.s.D.seen.join(key, now, r.q.GetMinSeq())
+	window, mine := r.s.D.seen.join(key, now, r.q.GetMinSeq())
 	if mine {
-		w.seq = r.scope.Event()
+		window.seq = r.scope.Event()
 		before := len(r.sql)
-		w.seen, w.err = r.querySeen(ctx, ask)
-		w.sql = r.sql[before:len(r.sql):len(r.sql)]
-		if w.err != nil {
-			r.s.D.seen.drop(key, w)
+		window.seen, window.err = r.querySeen(ctx, request)
+		window.sql = r.sql[before:len(r.sql):len(r.sql)]
+		if window.err != nil {
+			r.s.D.seen.drop(key, window)
 		} else {
 			// A window that took long to read is kept as long as any other.
-			r.s.D.seen.keep(w, r.s.D.cfg.Clock.Now().Add(spec.Span(seenFor)))
+			r.s.D.seen.keep(window, r.s.D.cfg.Clock.Now().Add(spec.Span(seenFor)))
 		}
-		close(w.done)
-		return w.seen, w.err
+		close(window.done)
+		return window.seen, window.err
 	}
 	select {
-	case <-w.done:
+	case <-window.done:
 	case <-ctx.Done():
 		return findings.Seen{}, context.Cause(ctx)
 	}
-	if w.err != nil || w.seq < r.q.GetMinSeq() {
+	if window.err != nil || window.seq < r.q.GetMinSeq() {
 		// The reader may have been cancelled, or have begun before what this caller saw.
-		return r.querySeen(ctx, ask)
+		return r.querySeen(ctx, request)
 	}
-	r.sql = append(r.sql, w.sql...)
-	return w.seen, nil
+	r.sql = append(r.sql, window.sql...)
+	return window.seen, nil
 }
 
 // join gives what is kept of a window, or a place to fill for the caller alone.
-func (s *seenWindows) join(key string, now spec.Instant, minSeq uint64) (w *seenWindow, mine bool) {
+func (s *seenWindows) join(
+	key string, now spec.Instant, minSeq uint64,
+) (window *seenWindow, mine bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	w = s.list[key]
-	if w != nil && now <= w.until && !w.tooOld(minSeq) {
-		return w, false
+	window = s.list[key]
+	if window != nil && now <= window.until && !window.tooOld(minSeq) {
+		return window, false
 	}
 	if s.list == nil {
 		s.list = map[string]*seenWindow{}
@@ -85,16 +87,16 @@ func (s *seenWindows) join(key string, now spec.Instant, minSeq uint64) (w *seen
 			delete(s.list, other)
 		}
 	}
-	w = &seenWindow{done: make(chan struct{}), until: math.MaxInt64}
-	s.list[key] = w
-	return w, true
+	window = &seenWindow{done: make(chan struct{}), until: math.MaxInt64}
+	s.list[key] = window
+	return window, true
 }
 
 // keep lets others have a window until an instant.
-func (s *seenWindows) keep(w *seenWindow, until spec.Instant) {
+func (s *seenWindows) keep(window *seenWindow, until spec.Instant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	w.until = until
+	window.until = until
 }
 
 // tooOld tells whether what was read lacks events that the caller has seen.
@@ -107,10 +109,10 @@ func (w *seenWindow) tooOld(minSeq uint64) bool {
 	}
 }
 
-func (s *seenWindows) drop(key string, w *seenWindow) {
+func (s *seenWindows) drop(key string, window *seenWindow) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.list[key] == w {
+	if s.list[key] == window {
 		delete(s.list, key)
 	}
 }

@@ -415,6 +415,10 @@ func TestFindings(t *testing.T) {
 	checkSum(t, s, w.first, middle, 8*int64(middle.Sub(w.first)/spec.Microsecond))
 
 	// Metrics are about the last seven days, which begin before the first job.
+	s.stop()
+	s.cfg.Refresh = spec.Hour
+	s.start()
+	s.stored(uint64(len(w.h.Log)))
 	s.until("metrics have findings", func() bool { return s.Findings() != nil })
 	week := s.report("findings", s.clock.Now().Add(-findings.MetricDays*spec.Day), s.clock.Now())
 	if list := s.Findings().List; len(list) != len(week) || list[0].GPU != week[0]["gpu_us"].GetInt() || list[0].GPU == 0 {

@@ -21,29 +21,31 @@ const (
 // GpuHistory tells what the GPUs of a job's last run did over time.
 func (s Service) GpuHistory(
 	ctx context.Context,
-	q *apiv1.GpuHistoryQuery,
+	request *apiv1.GpuHistoryQuery,
 ) (*apiv1.GpuHistoryReply, error) {
-	past, err := s.Reasons(ctx, &apiv1.ReasonsQuery{Job: q.GetJob(), MinSeq: q.GetMinSeq()})
+	past, err := s.Reasons(
+		ctx, &apiv1.ReasonsQuery{Job: request.GetJob(), MinSeq: request.GetMinSeq()},
+	)
 	if err != nil {
 		return nil, err
 	}
-	out := &apiv1.GpuHistoryReply{
+	reply := &apiv1.GpuHistoryReply{
 		Run:     past.GetRun(),
 		Behind:  past.GetBehind(),
 		Cluster: past.GetCluster(),
 		Now:     past.GetNow(),
 	}
-	if out.Run == nil || out.Run.GetStart() == 0 {
-		return out, nil
+	if reply.Run == nil || reply.Run.GetStart() == 0 {
+		return reply, nil
 	}
 	scope, _, err := s.D.openScope(ctx, past.GetSeq())
 	if err == nil {
-		err = s.gpuPoints(ctx, scope, q.GetPoints(), out)
+		err = s.gpuPoints(ctx, scope, request.GetPoints(), reply)
 	}
-	if err == nil && out.Run.GetEnd() != 0 {
-		err = s.gpuTotals(ctx, scope, out)
+	if err == nil && reply.Run.GetEnd() != 0 {
+		err = s.gpuTotals(ctx, scope, reply)
 	}
-	return out, s.D.storeAway(err)
+	return reply, s.D.storeAway(err)
 }
 
 // gpuPoints fills in the samples.
@@ -51,10 +53,10 @@ func (s Service) gpuPoints(
 	ctx context.Context,
 	scope query.Scope,
 	points uint32,
-	out *apiv1.GpuHistoryReply,
+	reply *apiv1.GpuHistoryReply,
 ) error {
-	run := out.Run
-	from, to := spec.Instant(run.GetStart()), spec.Instant(out.GetNow())
+	run := reply.Run
+	from, to := spec.Instant(run.GetStart()), spec.Instant(reply.GetNow())
 	if run.GetEnd() != 0 {
 		to = spec.Instant(run.GetEnd())
 	}
@@ -66,7 +68,7 @@ func (s Service) gpuPoints(
 	if err != nil || step == 0 {
 		return err
 	}
-	out.From, out.Step = int64(from), step*int64(spec.Second)
+	reply.From, reply.Step = int64(from), step*int64(spec.Second)
 	var gpu *apiv1.GpuHistory
 	return s.D.cfg.Store.Query(
 		ctx,
@@ -79,7 +81,7 @@ func (s Service) gpuPoints(
 			}
 			if gpu == nil || gpu.GetNode() != next.GetNode() || gpu.GetUuid() != next.GetUuid() {
 				gpu = next
-				out.Gpus = append(out.Gpus, gpu)
+				reply.Gpus = append(reply.Gpus, gpu)
 			}
 			gpu.Samples += rows
 			gpu.Points = append(gpu.Points, point)
@@ -124,8 +126,8 @@ func (s Service) gpuTotals(
 		return err
 	}
 	have := map[string]*apiv1.GpuHistory{}
-	for _, g := range out.GetGpus() {
-		have[g.GetNode()+" "+g.GetUuid()] = g
+	for _, history := range out.GetGpus() {
+		have[history.GetNode()+" "+history.GetUuid()] = history
 	}
 	for _, node := range rep.GetNodes() {
 		for _, t := range node.GetGpus() {

@@ -45,23 +45,24 @@ func (a *answer) querySiblings(whole apiv1.HetWhole) *query.Acct {
 		if len(more) == 0 {
 			return nil
 		}
-		ask := &query.Acct{
+		request := &query.Acct{
 			Jobs:        more,
 			Users:       a.ask.Users,
 			Allocations: a.ask.Allocations,
 			Duplicates:  a.ask.Duplicates,
 		}
-		ask.Window(a.scope.Now, 0)
-		return ask
+		request.Window(a.scope.Now, 0)
+		return request
 	}
 	for _, job := range a.ask.Jobs {
-		f, ok := a.found[job.ID]
+		found, ok := a.found[job.ID]
 		if !ok ||
-			(whole == apiv1.HetWhole_HET_WHOLE_LEADERS && (job.Het != 0 || job.ID != f.leader)) {
+			(whole == apiv1.HetWhole_HET_WHOLE_LEADERS && (job.Het != 0 ||
+				job.ID != found.leader)) {
 			continue
 		}
-		for id := f.leader; id-f.leader < f.size; id++ {
-			ref := query.JobRef{ID: id, Task: job.Task, Step: job.Step, Het: f.leader}
+		for id := found.leader; id-found.leader < found.size; id++ {
+			ref := query.JobRef{ID: id, Task: job.Task, Step: job.Step, Het: found.leader}
 			if id != job.ID && !slices.Contains(more, ref) {
 				more = append(more, ref)
 			}
@@ -85,8 +86,8 @@ func (a *answer) querySiblings(whole apiv1.HetWhole) *query.Acct {
 // inOrder brings the components of a heterogeneous job together, which came
 // in two answers.
 func (a *answer) inOrder() {
-	number := func(r acctRun) uint32 {
-		return cmp.Or(r.row.GetHetJobId(), r.row.GetArrayJobId(), r.row.GetJobId())
+	number := func(run acctRun) uint32 {
+		return cmp.Or(run.row.GetHetJobId(), run.row.GetArrayJobId(), run.row.GetJobId())
 	}
 	slices.SortStableFunc(a.runs, func(x, y acctRun) int {
 		return cmp.Or(

@@ -181,12 +181,12 @@ func (s *session) openSession(ctx context.Context) error {
 	if err := daemon.cfg.Store.Migrate(ctx); err != nil {
 		return err
 	}
-	writer, res, err := daemon.cfg.OpenWriter(ctx, daemon.ledger, daemon.cluster)
+	writer, result, err := daemon.cfg.OpenWriter(ctx, daemon.ledger, daemon.cluster)
 	if err != nil {
 		return err
 	}
-	s.writer, s.redo = writer, res.Redo
-	if err := s.compareHistories(ctx, res); err != nil {
+	s.writer, s.redo = writer, result.Redo
+	if err := s.compareHistories(ctx, result); err != nil {
 		return err
 	}
 	label, t, err := s.lastSnapshot(ctx)
@@ -320,11 +320,11 @@ func (s *session) catchUp(ctx context.Context) error {
 			return err
 		}
 	}
-	pos := s.writer.Position()
-	if s.tally.Seq() != pos.Event() {
+	position := s.writer.Position()
+	if s.tally.Seq() != position.Event() {
 		return fmt.Errorf(
 			"the store ends at event %d, in the middle of an entry of the ledger that ends at %d: %w",
-			pos.Event(),
+			position.Event(),
 			s.tally.Seq(),
 			tally.ErrOrder,
 		)
@@ -338,7 +338,7 @@ func (s *session) catchUp(ctx context.Context) error {
 		return err
 	}
 	s.d.publishGeneration(s.writer.Position(), rows)
-	s.confirm(pos.Event())
+	s.confirm(position.Event())
 	return nil
 }
 

@@ -12,42 +12,44 @@ import (
 // and what to change.
 func (s Service) JobReport(
 	ctx context.Context,
-	q *apiv1.JobReportQuery,
+	request *apiv1.JobReportQuery,
 ) (*apiv1.JobReportReply, error) {
 	past, err := s.Reasons(
 		ctx,
-		&apiv1.ReasonsQuery{Job: q.GetJob(), Cluster: q.GetCluster(), MinSeq: q.GetMinSeq()},
+		&apiv1.ReasonsQuery{
+			Job: request.GetJob(), Cluster: request.GetCluster(), MinSeq: request.GetMinSeq(),
+		},
 	)
 	if err != nil {
 		return nil, err
 	}
-	out := &apiv1.JobReportReply{
+	reply := &apiv1.JobReportReply{
 		Run:     past.GetRun(),
 		Periods: past.GetPeriods(),
 		Behind:  past.GetBehind(),
 		Cluster: past.GetCluster(),
 		Now:     past.GetNow(),
 	}
-	if out.Run == nil {
-		return out, nil
+	if reply.Run == nil {
+		return reply, nil
 	}
-	scope, _, err := s.D.scopeOf(ctx, q.GetCluster(), past.GetSeq())
+	scope, _, err := s.D.scopeOf(ctx, request.GetCluster(), past.GetSeq())
 	if err != nil {
 		return nil, s.D.storeAway(err)
 	}
-	run := query.RunKey{UID: out.Run.GetUid(), Restarts: out.Run.GetRestarts()}
-	if err := s.runNodes(ctx, scope, run, out); err != nil {
+	run := query.RunKey{UID: reply.Run.GetUid(), Restarts: reply.Run.GetRestarts()}
+	if err := s.runNodes(ctx, scope, run, reply); err != nil {
 		return nil, s.D.storeAway(err)
 	}
-	if err := s.runCost(ctx, scope, run, out); err != nil {
+	if err := s.runCost(ctx, scope, run, reply); err != nil {
 		return nil, s.D.storeAway(err)
 	}
-	if err := s.runUsage(ctx, scope, out); err != nil {
+	if err := s.runUsage(ctx, scope, reply); err != nil {
 		return nil, s.D.storeAway(err)
 	}
-	work := query.WorkOf(out.Run.GetName(), out.Run.GetSubmitLine())
-	out.Advice, err = s.adviseUser(ctx, scope, out.Run.GetUser(), work)
-	return out, s.D.storeAway(err)
+	work := query.WorkOf(reply.Run.GetName(), reply.Run.GetSubmitLine())
+	reply.Advice, err = s.adviseUser(ctx, scope, reply.Run.GetUser(), work)
+	return reply, s.D.storeAway(err)
 }
 
 // runNodes fills in the nodes and devices of a run.
@@ -55,47 +57,47 @@ func (s Service) runNodes(
 	ctx context.Context,
 	scope query.Scope,
 	run query.RunKey,
-	out *apiv1.JobReportReply,
+	reply *apiv1.JobReportReply,
 ) error {
 	nodes := map[string]*apiv1.JobReportNode{}
 	err := s.D.cfg.Store.Query(
 		ctx,
 		query.RunNodes(scope, run),
 		func(scan func(...any) error) error {
-			n := &apiv1.JobReportNode{}
+			node := &apiv1.JobReportNode{}
 			var energy *int64
 			err := scan(
-				&n.Node,
-				&n.Cpus,
-				&n.MemMib,
-				&n.Held,
-				&n.Lost,
-				&n.Measured,
-				&n.CpuTime,
-				&n.PeakRss,
+				&node.Node,
+				&node.Cpus,
+				&node.MemMib,
+				&node.Held,
+				&node.Lost,
+				&node.Measured,
+				&node.CpuTime,
+				&node.PeakRss,
 				&energy,
 			)
-			n.Held, n.CpuTime = n.Held*micro, n.CpuTime*micro
-			nodes[n.GetNode()] = n
-			out.Nodes = append(out.Nodes, n)
+			node.Held, node.CpuTime = node.Held*micro, node.CpuTime*micro
+			nodes[node.GetNode()] = node
+			reply.Nodes = append(reply.Nodes, node)
 			return err
 		},
 	)
 	if err != nil {
 		return err
 	}
-	if len(out.GetNodes()) == 0 {
+	if len(reply.GetNodes()) == 0 {
 		return s.D.cfg.Store.Query(
 			ctx,
 			query.RunHeld(scope, run),
 			func(scan func(...any) error) error {
-				n := &apiv1.JobReportNode{Held: max(0, out.GetNow()-out.Run.GetStart())}
+				node := &apiv1.JobReportNode{Held: max(0, reply.GetNow()-reply.Run.GetStart())}
 				var gpus int64
-				err := scan(&n.Node, &n.Cpus, &n.MemMib, &gpus)
+				err := scan(&node.Node, &node.Cpus, &node.MemMib, &gpus)
 				for range gpus {
-					n.Gpus = append(n.Gpus, &apiv1.JobReportGpu{Held: n.GetHeld()})
+					node.Gpus = append(node.Gpus, &apiv1.JobReportGpu{Held: node.GetHeld()})
 				}
-				out.Nodes = append(out.Nodes, n)
+				reply.Nodes = append(reply.Nodes, node)
 				return err
 			},
 		)
@@ -137,12 +139,14 @@ func (s Service) runNodes(
 const usageNodes = 16
 
 // runUsage fills in what a run used over time, where it was sampled.
-func (s Service) runUsage(ctx context.Context, scope query.Scope, out *apiv1.JobReportReply) error {
-	run := out.Run
+func (s Service) runUsage(
+	ctx context.Context, scope query.Scope, reply *apiv1.JobReportReply,
+) error {
+	run := reply.Run
 	if run.GetStart() == 0 {
 		return nil
 	}
-	from, to := spec.Instant(run.GetStart()), spec.Instant(out.GetNow())
+	from, to := spec.Instant(run.GetStart()), spec.Instant(reply.GetNow())
 	if run.GetEnd() != 0 {
 		to = spec.Instant(run.GetEnd())
 	}
@@ -154,7 +158,7 @@ func (s Service) runUsage(ctx context.Context, scope query.Scope, out *apiv1.Job
 	if err != nil || step == 0 {
 		return err
 	}
-	out.UsageFrom, out.UsageStep = int64(from), step*int64(spec.Second)
+	reply.UsageFrom, reply.UsageStep = int64(from), step*int64(spec.Second)
 	var now *apiv1.UsageHistory
 	return s.D.cfg.Store.Query(
 		ctx,
@@ -168,13 +172,13 @@ func (s Service) runUsage(ctx context.Context, scope query.Scope, out *apiv1.Job
 			}
 			if now == nil || now.GetNode() != node {
 				now = &apiv1.UsageHistory{Node: node}
-				if len(out.GetUsage()) < usageNodes {
-					out.Usage = append(out.Usage, now)
+				if len(reply.GetUsage()) < usageNodes {
+					reply.Usage = append(reply.Usage, now)
 				} else {
-					out.UsageMore++
+					reply.UsageMore++
 				}
 			}
-			if out.GetUsageMore() > 0 {
+			if reply.GetUsageMore() > 0 {
 				return nil // a job of thousands of nodes has more points than fit in an answer
 			}
 			now.Samples += n
@@ -189,15 +193,15 @@ func (s Service) runCost(
 	ctx context.Context,
 	scope query.Scope,
 	run query.RunKey,
-	out *apiv1.JobReportReply,
+	reply *apiv1.JobReportReply,
 ) error {
 	rates := &s.D.cfg.Rates
-	out.Currency = rates.Currency
+	reply.Currency = rates.Currency
 	err := s.D.cfg.Store.Query(
 		ctx,
 		query.RunEnergy(scope, run, rates),
 		func(scan func(...any) error) error {
-			return scan(&out.EnergyJoules, &out.CarbonGrams)
+			return scan(&reply.EnergyJoules, &reply.CarbonGrams)
 		},
 	)
 	if err != nil || len(rates.Prices) == 0 {
@@ -216,7 +220,7 @@ func (s Service) runCost(
 				return err
 			}
 			cost := toCurrency(n)
-			out.Cost = &cost
+			reply.Cost = &cost
 			return nil
 		},
 	)

@@ -56,37 +56,37 @@ func (u *usage) ofStep() []any {
 
 // counted are the counters as the API has them, in their order.
 func (u *usage) counted() []*apiv1.CounterValue {
-	var out []*apiv1.CounterValue
+	var values []*apiv1.CounterValue
 	for _, info := range spec.Counters() {
 		if n, ok := u.counters[info.Name]; ok {
-			out = append(out, &apiv1.CounterValue{Counter: uint32(info.Counter), N: n})
+			values = append(values, &apiv1.CounterValue{Counter: uint32(info.Counter), N: n})
 		}
 	}
-	return out
+	return values
 }
 
 // spread is how the use lay on the tasks, as the API has it. The store has no number
 // of tasks with it: it is the step's.
 func (u *usage) spread(tasks uint32) []*apiv1.TaskSpread {
-	var out []*apiv1.TaskSpread
+	var spreads []*apiv1.TaskSpread
 	for kind := spec.TaskCPU; kind <= spec.TaskPages; kind++ {
 		name := kind.String()
 		most, ok := u.taskMax[name]
 		if !ok {
 			continue
 		}
-		one := &apiv1.TaskSpread{
+		spread := &apiv1.TaskSpread{
 			Kind:  uint32(kind),
 			Tasks: int64(tasks),
 			Sum:   u.taskSum[name],
 			Min:   u.taskMin[name],
 			Max:   most,
 		}
-		one.MinRank, one.MinNode = placeOf(u.taskMinAt, name)
-		one.MaxRank, one.MaxNode = placeOf(u.taskMaxAt, name)
-		out = append(out, one)
+		spread.MinRank, spread.MinNode = placeOf(u.taskMinAt, name)
+		spread.MaxRank, spread.MaxNode = placeOf(u.taskMaxAt, name)
+		spreads = append(spreads, spread)
 	}
-	return out
+	return spreads
 }
 
 // placeOf finds the place of a kind in a list of kind=rank@node.
@@ -191,9 +191,9 @@ func newRunScan(want func(query.RunPart) bool) *runScan {
 		wantCPUs:  has("cpus"),
 		wantFlags: has("flags"),
 	}
-	for _, p := range query.RunParts() {
-		if want(p) {
-			scan.dest = append(scan.dest, scan.columnsOfPart(p.Field)...)
+	for _, part := range query.RunParts() {
+		if want(part) {
+			scan.dest = append(scan.dest, scan.columnsOfPart(part.Field)...)
 		}
 	}
 	return scan

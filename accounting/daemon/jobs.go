@@ -18,36 +18,36 @@ import (
 const chunk = 4096
 
 // Jobs answers sacct: runs, and below each its steps.
-func (s Service) Jobs(ctx context.Context, q *apiv1.AcctQuery) (*apiv1.AcctReply, error) {
-	var out *apiv1.AcctReply
-	err := s.streamRows(ctx, q, func(part *apiv1.AcctReply) error {
-		if out == nil {
-			out = part
+func (s Service) Jobs(ctx context.Context, request *apiv1.AcctQuery) (*apiv1.AcctReply, error) {
+	var reply *apiv1.AcctReply
+	err := s.streamRows(ctx, request, func(part *apiv1.AcctReply) error {
+		if reply == nil {
+			reply = part
 		} else {
-			out.Rows = append(out.Rows, part.GetRows()...)
+			reply.Rows = append(reply.Rows, part.GetRows()...)
 		}
 		return nil
 	})
-	return out, err
+	return reply, err
 }
 
 // JobRows is Jobs, some thousand rows at a time.
-func (s Service) JobRows(q *apiv1.AcctQuery, stream service.Accounting_JobRowsServer) error {
-	return s.streamRows(stream.Context(), q, stream.Send)
+func (s Service) JobRows(request *apiv1.AcctQuery, stream service.Accounting_JobRowsServer) error {
+	return s.streamRows(stream.Context(), request, stream.Send)
 }
 
 // streamRows hands the answer on in pieces, at least one; what is in a piece is not
 // kept.
 func (s Service) streamRows(
 	ctx context.Context,
-	q *apiv1.AcctQuery,
+	request *apiv1.AcctQuery,
 	send func(*apiv1.AcctReply) error,
 ) error {
-	scope, behind, err := s.D.scopeOf(ctx, q.GetCluster(), q.GetMinSeq())
+	scope, behind, err := s.D.scopeOf(ctx, request.GetCluster(), request.GetMinSeq())
 	if err != nil {
 		return s.D.storeAway(err)
 	}
-	ask, err := s.readQuery(ctx, q, scope)
+	ask, err := s.readQuery(ctx, request, scope)
 	if err != nil {
 		return err
 	}
@@ -58,8 +58,8 @@ func (s Service) streamRows(
 		ask:      ask,
 		send:     send,
 		behind:   behind,
-		want:     wantedParts(q.GetFields()),
-		wholeHet: q.GetHetWhole() == apiv1.HetWhole_HET_WHOLE_ALL,
+		want:     wantedParts(request.GetFields()),
+		wholeHet: request.GetHetWhole() == apiv1.HetWhole_HET_WHOLE_ALL,
 	}
 	over, err := s.awaitTurn(ctx)
 	if err != nil {
@@ -69,7 +69,7 @@ func (s Service) streamRows(
 	a.ahead = a.askAhead()
 	defer a.ahead.stopAsking()
 	err = s.queryRuns(ctx, scope, ask, a.want, a.run)
-	if more := a.querySiblings(q.GetHetWhole()); err == nil && more != nil {
+	if more := a.querySiblings(request.GetHetWhole()); err == nil && more != nil {
 		err = s.queryRuns(ctx, scope, more, a.want, a.run)
 		if err == nil {
 			a.inOrder()
@@ -87,8 +87,8 @@ func wantedParts(fields []string) func(query.RunPart) bool {
 		return func(p query.RunPart) bool { return p.Field != "cpus" && p.Field != "array_uid" }
 	}
 	asked := func(field string) bool { return slices.Contains(fields, field) }
-	return func(p query.RunPart) bool {
-		return p.Field == "" || asked(p.Field) || slices.ContainsFunc(p.More, asked)
+	return func(part query.RunPart) bool {
+		return part.Field == "" || asked(part.Field) || slices.ContainsFunc(part.More, asked)
 	}
 }
 
@@ -102,35 +102,35 @@ func (d *Daemon) clusterName() string {
 // readQuery reads the query of the API.
 func (s Service) readQuery(
 	ctx context.Context,
-	q *apiv1.AcctQuery,
+	request *apiv1.AcctQuery,
 	scope query.Scope,
 ) (*query.Acct, error) {
 	now := scope.Now
-	loc, err := loadZone(q.GetZone())
+	zone, err := loadZone(request.GetZone())
 	if err != nil {
 		return nil, err
 	}
 	acct := &query.Acct{
-		Users:       q.GetUsers(),
-		Accounts:    q.GetAccounts(),
-		Partitions:  q.GetPartitions(),
-		QOS:         q.GetQos(),
-		Names:       q.GetNames(),
-		States:      q.GetStates(),
-		Assocs:      q.GetAssociations(),
-		Start:       spec.Instant(q.GetStart()),
-		End:         spec.Instant(q.GetEnd()),
-		Allocations: q.GetAllocationsOnly(),
-		Duplicates:  q.GetDuplicates(),
+		Users:       request.GetUsers(),
+		Accounts:    request.GetAccounts(),
+		Partitions:  request.GetPartitions(),
+		QOS:         request.GetQos(),
+		Names:       request.GetNames(),
+		States:      request.GetStates(),
+		Assocs:      request.GetAssociations(),
+		Start:       spec.Instant(request.GetStart()),
+		End:         spec.Instant(request.GetEnd()),
+		Allocations: request.GetAllocationsOnly(),
+		Duplicates:  request.GetDuplicates(),
 	}
-	for _, text := range q.GetJobs() {
+	for _, text := range request.GetJobs() {
 		ref, err := query.ParseJobRef(text)
 		if err != nil {
 			return nil, spec.Refuse(spec.CodeInvalidJobID, err.Error())
 		}
 		acct.Jobs = append(acct.Jobs, ref)
 	}
-	for _, expr := range q.GetNodes() {
+	for _, expr := range request.GetNodes() {
 		hosts, err := hostlist.Expand(expr)
 		if err != nil {
 			return nil, spec.Refuse(spec.CodeInvalidNodeName, err.Error())
@@ -139,14 +139,15 @@ func (s Service) readQuery(
 	}
 	// Without a word about users it is one's own jobs, but those that are named
 	// by number are shown whoever's they are.
-	if who := s.D.callerOf(ctx); !q.GetAllUsers() && len(acct.Users) == 0 && len(acct.Jobs) == 0 &&
+	if who := s.D.callerOf(ctx); !request.GetAllUsers() && len(acct.Users) == 0 &&
+		len(acct.Jobs) == 0 &&
 		!who.Admin {
 		acct.Users = []string{who.User}
 	}
 	if err := s.D.restrictToOwn(ctx, scope, acct); err != nil {
 		return nil, s.D.storeAway(err)
 	}
-	acct.Window(now, midnightBefore(now, loc, 0))
+	acct.Window(now, midnightBefore(now, zone, 0))
 	return acct, nil
 }
 
@@ -249,8 +250,8 @@ func (s Service) endedSteps(
 		if err := scan(sc.dest...); err != nil {
 			return err
 		}
-		if k := (query.RunKey{UID: sc.uid, Restarts: sc.restarts}); wanted(k) {
-			into[k] = append(into[k], sc.makeRow())
+		if key := (query.RunKey{UID: sc.uid, Restarts: sc.restarts}); wanted(key) {
+			into[key] = append(into[key], sc.makeRow())
 		}
 		return nil
 	})
@@ -297,16 +298,16 @@ func (a *answer) findSteps() error {
 			if err != nil {
 				return err
 			}
-			if k := (query.RunKey{UID: row.GetUid(), Restarts: row.GetRestarts()}); a.asked(k) {
-				a.steps[k] = append(a.steps[k], row)
+			if key := (query.RunKey{UID: row.GetUid(), Restarts: row.GetRestarts()}); a.asked(key) {
+				a.steps[key] = append(a.steps[key], row)
 			}
 			return nil
 		},
 	)
 }
 
-func (a *answer) asked(k query.RunKey) bool {
-	_, ok := a.steps[k]
+func (a *answer) asked(key query.RunKey) bool {
+	_, ok := a.steps[key]
 	return ok
 }
 
@@ -368,7 +369,7 @@ func (a *answer) assembleRows(reply *apiv1.AcctReply) {
 
 // wantsRunRow tells whether the run's own row is asked for: not where only steps of
 // it are named.
-func (a *answer) wantsRunRow(r *apiv1.AcctRow) bool { return a.isNamed(r, "") }
+func (a *answer) wantsRunRow(row *apiv1.AcctRow) bool { return a.isNamed(row, "") }
 
 // isNamed tells whether a step (or, with "", the run itself) is asked for.
 func (a *answer) isNamed(row *apiv1.AcctRow, step string) bool {
@@ -392,7 +393,7 @@ func namesRun(job query.JobRef, row *apiv1.AcctRow) bool {
 	return job.Task == spec.NoTask || job.Task == row.GetArrayTask() || row.GetArrayTask() < 0
 }
 
-func isBatch(r *apiv1.AcctRow) bool { return r.GetStep() == spec.StepBatch.String() }
+func isBatch(row *apiv1.AcctRow) bool { return row.GetStep() == spec.StepBatch.String() }
 
 // liveBatch is the batch script of a run that is not over.
 func liveBatch(row *apiv1.AcctRow) *apiv1.AcctRow {

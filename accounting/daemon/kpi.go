@@ -20,24 +20,32 @@ func (d *Daemon) KPIs() []kpi.Value {
 	return nil
 }
 
-// minPauseRatio is how many times longer the pause after a computation is than the computation, at
-// the least. So the KPIs take less than a tenth of the time of a store that is large or slow.
-const minPauseRatio = 10
+// pauseFor is the shortest pause after a computation that took so long, if all of them
+// may take a percentage of the time.
+func pauseFor(took spec.Span, share int64) spec.Span {
+	return took * spec.Span(100-share) / spec.Span(share)
+}
 
 // refreshKPIs computes the KPIs and budgets again and again until the context ends.
 func (d *Daemon) refreshKPIs(ctx context.Context) {
+	// The first computation publishes each window as soon as it is there, because all of them take
+	// many seconds on a busy machine. Later ones replace all values at once.
+	publish := func(values []kpi.Value) { d.kpis.Store(&values) }
+	complete := false
 	for ctx.Err() == nil {
 		began := d.cfg.Clock.Now()
-		values, err := d.computeKPIs(ctx)
+		values, err := d.computeKPIs(ctx, publish)
 		took := d.cfg.Clock.Now().Sub(began)
 		switch {
 		case err == nil:
 			d.kpis.Store(&values)
+			complete = true
+			publish = func([]kpi.Value) {}
 		case ctx.Err() == nil:
 			d.cfg.Log.Debug("the KPIs could not be computed", "error", err)
 		}
-		pause := max(d.cfg.Refresh, minPauseRatio*took)
-		if d.KPIs() == nil {
+		pause := max(d.cfg.Refresh, pauseFor(took, d.cfg.RefreshShare))
+		if !complete {
 			pause = min(pause, spec.Second) // the store is not there yet
 		}
 		if !d.sleepFor(ctx, pause) {
@@ -47,7 +55,10 @@ func (d *Daemon) refreshKPIs(ctx context.Context) {
 }
 
 // computeKPIs queries every KPI over every window, and publishes the budgets as of the same scope.
-func (d *Daemon) computeKPIs(ctx context.Context) ([]kpi.Value, error) {
+// It calls publish with what it has after each window.
+func (d *Daemon) computeKPIs(
+	ctx context.Context, publish func([]kpi.Value),
+) ([]kpi.Value, error) {
 	scope, _, err := d.openScope(ctx, 0)
 	if err != nil {
 		return nil, err
@@ -62,6 +73,7 @@ func (d *Daemon) computeKPIs(ctx context.Context) ([]kpi.Value, error) {
 			return nil, err
 		}
 		out = append(out, values...)
+		publish(kpi.Bound(out, kpi.MaxKeys))
 	}
 	if err := d.publishBudgets(ctx, scope); err != nil {
 		return nil, err
@@ -113,7 +125,7 @@ func (d *Daemon) queryWindow(
 		sources = slices.DeleteFunc(sources, func(s kpi.Source) bool { return s == kpi.Ladder })
 	}
 	answers := make([]answer, len(sources)+1) // one for each source, and the drift of fair share
-	ask := func(i int) {
+	request := func(i int) {
 		a := &answers[i]
 		if i == len(sources) {
 			a.values, a.err = d.computeDrift(ctx, scope, name, window, &a.sql)
@@ -126,26 +138,26 @@ func (d *Daemon) queryWindow(
 	var wg sync.WaitGroup
 	for i := range answers {
 		if len(only) > 0 {
-			wg.Go(func() { ask(i) })
+			wg.Go(func() { request(i) })
 			continue
 		}
-		ask(i)
+		request(i)
 		if answers[i].err != nil {
 			break
 		}
 	}
 	wg.Wait()
-	var out []kpi.Value
+	var values []kpi.Value
 	for _, a := range answers {
 		if a.err != nil {
 			return nil, a.err
 		}
-		out = append(out, a.values...)
+		values = append(values, a.values...)
 		if sql != nil {
 			*sql = append(*sql, a.sql...)
 		}
 	}
-	return out, nil
+	return values, nil
 }
 
 // scanKPIs runs the query of one source. Its columns are the dimension, the key, and one for each
@@ -162,7 +174,7 @@ func (d *Daemon) scanKPIs(
 	for i := range cells {
 		dest = append(dest, &cells[i])
 	}
-	var out []kpi.Value
+	var values []kpi.Value
 	err := d.cfg.Store.Query(ctx, q, func(scan func(...any) error) error {
 		if err := scan(dest...); err != nil {
 			return err
@@ -181,11 +193,11 @@ func (d *Daemon) scanKPIs(
 			if c != nil {
 				value.Value = *c
 			}
-			out = append(out, value)
+			values = append(values, value)
 		}
 		return nil
 	})
-	return out, err
+	return values, err
 }
 
 // computeDrift computes how far the use of accounts and users is from their shares over a window,
@@ -197,36 +209,38 @@ func (d *Daemon) computeDrift(
 	window spec.Span,
 	sql *[]string,
 ) ([]kpi.Value, error) {
-	ask := asker(
+	request := asker(
 		func(ctx context.Context, q query.Query, each func(scan func(...any) error) error) error {
 			*sql = append(*sql, q.Text())
 			return d.cfg.Store.Query(ctx, q, each)
 		},
 	)
-	nodes, err := queryTree(ctx, ask, scope)
+	nodes, err := queryTree(ctx, request, scope)
 	if err != nil {
 		return nil, err
 	}
 	days := int(window / spec.Day)
 	var daily [][]kpi.Use // of whole days, counted back from the window's end
 	if days >= 2 {
-		daily, err = queryDemand(ctx, ask, query.Demand(scope, spec.Span(days)*spec.Day, days), days)
+		daily, err = queryDemand(
+			ctx, request, query.Demand(scope, spec.Span(days)*spec.Day, days), days,
+		)
 		if err != nil {
 			return nil, err
 		}
 	}
 	use := slices.Concat(daily...)
 	if window != spec.Span(days)*spec.Day || days < 2 {
-		one, err := queryDemand(ctx, ask, query.Demand(scope, window, 1), 1)
+		one, err := queryDemand(ctx, request, query.Demand(scope, window, 1), 1)
 		if err != nil {
 			return nil, err
 		}
 		use = one[0]
 	}
-	var out []kpi.Value
+	var values []kpi.Value
 	put := func(figure string, by kpi.Dimension, key string, ok bool, v float64) {
-		out = append(
-			out,
+		values = append(
+			values,
 			kpi.Value{KPI: figure, By: by, Key: key, Window: name, Null: !ok, Value: v},
 		)
 	}
@@ -240,18 +254,18 @@ func (d *Daemon) computeDrift(
 	}
 	slope, ok := driftSlope(nodes, daily)
 	put("fairshare_drift_slope", kpi.ByCluster, scope.Cluster, ok, slope)
-	return out, nil
+	return values, nil
 }
 
 // queryDemand runs a query.Demand over so many parts of a window and gives the use in each.
 func queryDemand(
 	ctx context.Context,
-	ask asker,
+	request asker,
 	demand query.Query,
 	parts int,
 ) ([][]kpi.Use, error) {
 	out := make([][]kpi.Use, parts)
-	err := ask(ctx, demand, func(scan func(...any) error) error {
+	err := request(ctx, demand, func(scan func(...any) error) error {
 		var part int64
 		var use kpi.Use
 		if err := scan(&part, &use.Account, &use.User, &use.Used); err != nil {

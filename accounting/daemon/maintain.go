@@ -13,7 +13,7 @@ import (
 // Maintain takes care of the store, for administrators: verify, doctor, backup
 // and restore.
 func (s Service) Maintain(
-	req *apiv1.MaintainRequest,
+	request *apiv1.MaintainRequest,
 	stream service.Accounting_MaintainServer,
 ) error {
 	ctx := stream.Context()
@@ -25,7 +25,7 @@ func (s Service) Maintain(
 	}
 	var found []query.Finding
 	var err error
-	switch req.GetVerb() {
+	switch request.GetVerb() {
 	case "verify":
 		found, err = s.D.verifyStore(
 			ctx,
@@ -34,32 +34,34 @@ func (s Service) Maintain(
 	case "doctor":
 		found, err = s.D.examineStore(ctx)
 	case "backup":
-		err = s.D.cfg.Store.Backup(ctx, req.GetName())
+		err = s.D.cfg.Store.Backup(ctx, request.GetName())
 		if err == nil {
-			found = []query.Finding{{Name: "backup", Detail: req.GetName() + " is complete"}}
+			found = []query.Finding{{Name: "backup", Detail: request.GetName() + " is complete"}}
 		}
 	case "restore":
-		err = s.D.restoreStore(ctx, req.GetName())
+		err = s.D.restoreStore(ctx, request.GetName())
 		if err == nil {
 			found = []query.Finding{{Name: "restore", Detail: "the store is that of backup " +
-				req.GetName() + "; what happened since is counted again from the ledger"}}
+				request.GetName() + "; what happened since is counted again from the ledger"}}
 		}
 	case "archive", "purge", "discard", "unarchive":
-		found, err = s.D.careForMonth(ctx, req.GetVerb(), req.GetName())
+		found, err = s.D.careForMonth(ctx, request.GetVerb(), request.GetName())
 	default:
 		return spec.Refuse(
 			spec.CodeBadRequest,
 			fmt.Sprintf(
 				"there is no %q: it is one of verify, doctor, backup, restore, archive, purge, discard, unarchive",
-				req.GetVerb(),
+				request.GetVerb(),
 			),
 		)
 	}
 	if err != nil {
 		return s.D.storeAway(err)
 	}
-	for _, f := range found {
-		if err := stream.Send(&apiv1.MaintainReply{Name: f.Name, Text: f.Detail, Bad: f.Bad}); err != nil {
+	for _, finding := range found {
+		if err := stream.Send(
+			&apiv1.MaintainReply{Name: finding.Name, Text: finding.Detail, Bad: finding.Bad},
+		); err != nil {
 			return err
 		}
 	}
@@ -175,15 +177,15 @@ func (d *Daemon) retainMonth(
 			found, err = purge()
 		}
 	}
-	for _, f := range found {
+	for _, finding := range found {
 		d.cfg.Log.Info(
 			"rows that were kept long enough are purged",
 			"month",
 			month.String(),
 			"table",
-			f.Name,
+			finding.Name,
 			"what",
-			f.Detail,
+			finding.Detail,
 		)
 	}
 	return err

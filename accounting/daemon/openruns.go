@@ -32,13 +32,13 @@ const maxOpenChecks = 50_000
 
 func (o *openRuns) addOpen(rows []tally.LiveRow) {
 	for i := range rows {
-		if r := &rows[i]; !r.Final {
-			o.runs[query.RunKey{UID: r.UID, Restarts: r.Restarts}] = openRun{
-				r.JobID,
-				r.ArrayJobID,
-				r.UserID,
-				r.User,
-				r.Submit,
+		if row := &rows[i]; !row.Final {
+			o.runs[query.RunKey{UID: row.UID, Restarts: row.Restarts}] = openRun{
+				row.JobID,
+				row.ArrayJobID,
+				row.UserID,
+				row.User,
+				row.Submit,
 			}
 		}
 	}
@@ -53,12 +53,12 @@ func (d *Daemon) forgetOpenRuns() {
 }
 
 // publishGeneration publishes the position of a new generation, whose rows are all open runs.
-func (d *Daemon) publishGeneration(pos tally.Position, rows []tally.LiveRow) {
+func (d *Daemon) publishGeneration(position tally.Position, rows []tally.LiveRow) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.open = openRuns{known: true, runs: make(map[query.RunKey]openRun, len(rows))}
 	d.open.addOpen(rows)
-	d.publishLocked(pos)
+	d.publishLocked(position)
 }
 
 // noteOpenRuns adds the runs that a batch opens before the batch is stored, because readers may
@@ -72,15 +72,15 @@ func (d *Daemon) noteOpenRuns(rows []tally.LiveRow) {
 }
 
 // publishBatch publishes the position of a batch and removes the runs that the batch ended.
-func (d *Daemon) publishBatch(pos tally.Position, rows []tally.LiveRow) {
+func (d *Daemon) publishBatch(position tally.Position, rows []tally.LiveRow) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for i := range rows {
-		if r := &rows[i]; r.Final {
-			delete(d.open.runs, query.RunKey{UID: r.UID, Restarts: r.Restarts})
+		if row := &rows[i]; row.Final {
+			delete(d.open.runs, query.RunKey{UID: row.UID, Restarts: row.Restarts})
 		}
 	}
-	d.publishLocked(pos)
+	d.publishLocked(position)
 }
 
 // knowsOpenRuns tells whether the open runs in memory are those of a request's ledger and position.

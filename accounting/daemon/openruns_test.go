@@ -78,6 +78,9 @@ type runsStore struct {
 
 func (s *runsStore) Database() string { return "x" }
 
+// Ping is called where an answer takes longer than 200 ms, as on a busy machine.
+func (s *runsStore) Ping(context.Context) error { return nil }
+
 func (s *runsStore) Query(_ context.Context, q query.Query, each func(scan func(dest ...any) error) error) error {
 	if strings.Contains(q.SQL, ".live") {
 		return nil

@@ -45,9 +45,9 @@ func (p *parted) endPosition() uint64 {
 // history. The position right before a stretch has its counting state too: it is
 // where a branch began.
 func (p *parted) eventAt(position uint64) (seq uint64, ours bool) {
-	for _, s := range p.shared {
-		if position+1 >= s.From && position <= s.To {
-			seq, ours = position-s.Shift, true
+	for _, stretch := range p.shared {
+		if position+1 >= stretch.From && position <= stretch.To {
+			seq, ours = position-stretch.Shift, true
 		}
 	}
 	return seq, ours
@@ -55,16 +55,14 @@ func (p *parted) eventAt(position uint64) (seq uint64, ours bool) {
 
 // forks are all places where lost histories parted from the ledger's own.
 func (p *parted) forks() []forkPoint {
-	var out []forkPoint
+	var points []forkPoint
 	for i := 1; i < len(p.shared); i++ {
-		before, next := p.shared[i-1], p.shared[i]
-		gap := tally.Gap{From: before.To + 1, To: next.From - 1}
-		out = append(out, forkPoint{before.To - before.Shift, gap})
+		points = append(points, p.forkBefore(i))
 	}
 	if p.now {
-		out = append(out, forkPoint{p.lastEvent(), p.gaps[len(p.gaps)-1]})
+		points = append(points, forkPoint{p.lastEvent(), p.gaps[len(p.gaps)-1]})
 	}
-	return out
+	return points
 }
 
 // beginAt sorts the fork points into those ahead of a counting state at a position
@@ -73,14 +71,21 @@ func (p *parted) beginAt(label uint64) {
 	p.ahead = nil
 	p.behind = nil
 	for i := 1; i < len(p.shared); i++ {
-		before, next := p.shared[i-1], p.shared[i]
-		gap := tally.Gap{From: before.To + 1, To: next.From - 1}
-		if label+1 < next.From {
-			p.ahead = append(p.ahead, forkPoint{before.To - before.Shift, gap})
+		fork := p.forkBefore(i)
+		if label < fork.gap.To {
+			p.ahead = append(p.ahead, fork)
 		} else {
-			p.behind = append(p.behind, gap)
+			p.behind = append(p.behind, fork.gap)
 		}
 	}
+}
+
+// forkBefore is where the lost history in front of a stretch of the ledger's own history parted
+// from it. The first stretch has none in front.
+func (p *parted) forkBefore(stretch int) forkPoint {
+	before := p.shared[stretch-1]
+	gap := tally.Gap{From: before.To + 1, To: p.shared[stretch].From - 1}
+	return forkPoint{before.To - before.Shift, gap}
 }
 
 // renumberRuns has the tally number its runs above those of a lost stretch.
@@ -105,14 +110,14 @@ func (s *session) passFork(ctx context.Context, gap tally.Gap) error {
 }
 
 // compareHistories finds out where the histories of store and ledger part.
-func (s *session) compareHistories(ctx context.Context, res tally.Resume) error {
+func (s *session) compareHistories(ctx context.Context, result tally.Resume) error {
 	epochs, head, err := s.d.cfg.Source.Epochs(ctx)
 	if err != nil {
 		return fmt.Errorf("ask for the epochs of the ledger: %w", err)
 	}
-	shared := res.History.Shared(epochs, head)
-	s.parted = parted{shared: shared, gaps: tally.Gaps(shared, res.Seq)}
-	if s.parted.lastEvent() == res.Event() && s.parted.endPosition() == res.Seq {
+	shared := result.History.Shared(epochs, head)
+	s.parted = parted{shared: shared, gaps: tally.Gaps(shared, result.Seq)}
+	if s.parted.lastEvent() == result.Event() && s.parted.endPosition() == result.Seq {
 		return nil
 	}
 	next := s.parted.lastEvent() + 1
@@ -120,7 +125,7 @@ func (s *session) compareHistories(ctx context.Context, res tally.Resume) error 
 		return fmt.Errorf(
 			"the store has accounting up to event %d of this ledger, the ledger ends at %d: "+
 				"a backup of the ledger was restored, or its history is still being read: %w",
-			res.Event(),
+			result.Event(),
 			head,
 			tally.ErrOrder,
 		)
@@ -128,7 +133,7 @@ func (s *session) compareHistories(ctx context.Context, res tally.Resume) error 
 	s.parted.now = true
 	s.parted.epoch = tally.EpochAt(epochs, next)
 	s.redo = 0
-	return s.tellLost(ctx, res.History, epochs)
+	return s.tellLost(ctx, result.History, epochs)
 }
 
 // tellLost tells the controller what the store has seen.
@@ -178,7 +183,7 @@ func (d *Daemon) setParted(gaps []tally.Gap, forks []forkPoint) {
 	defer d.mu.Unlock()
 	d.forks = forks
 	d.gaps = nil
-	for _, g := range gaps {
-		d.gaps = append(d.gaps, query.Gap{From: g.From, To: g.To})
+	for _, gap := range gaps {
+		d.gaps = append(d.gaps, query.Gap{From: gap.From, To: gap.To})
 	}
 }

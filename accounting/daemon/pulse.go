@@ -72,8 +72,8 @@ func (p pulsedStore) Query(
 
 func (p pulsedStore) Position(ctx context.Context, ledger [16]byte) (tally.Position, error) {
 	ctx, over := p.watch(ctx)
-	pos, err := p.Store.Position(ctx, ledger)
-	return pos, over(err)
+	position, err := p.Store.Position(ctx, ledger)
+	return position, over(err)
 }
 
 func (p pulsedStore) Raw(

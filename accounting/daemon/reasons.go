@@ -13,12 +13,14 @@ import (
 // and forgets the job some minutes after its end; the ledger's archive holds
 // every reason but is ordered by time, so that finding one job's would read
 // all that happened since its submission. The store has them by job.
-func (s Service) Reasons(ctx context.Context, q *apiv1.ReasonsQuery) (*apiv1.ReasonsReply, error) {
-	ref, err := query.ParseJobRef(q.GetJob())
+func (s Service) Reasons(
+	ctx context.Context, request *apiv1.ReasonsQuery,
+) (*apiv1.ReasonsReply, error) {
+	ref, err := query.ParseJobRef(request.GetJob())
 	if err != nil || ref.Step != "" {
-		return nil, spec.Refuse(spec.CodeInvalidJobID, q.GetJob())
+		return nil, spec.Refuse(spec.CodeInvalidJobID, request.GetJob())
 	}
-	scope, behind, err := s.D.scopeOf(ctx, q.GetCluster(), q.GetMinSeq())
+	scope, behind, err := s.D.scopeOf(ctx, request.GetCluster(), request.GetMinSeq())
 	if err != nil {
 		return nil, s.D.storeAway(err)
 	}
@@ -33,7 +35,7 @@ func (s Service) Reasons(ctx context.Context, q *apiv1.ReasonsQuery) (*apiv1.Rea
 	if err := s.eachRun(ctx, scope, ask, wantedParts(nil), func(run acctRun) error { a.runs = append(a.runs, run); return nil }); err != nil {
 		return nil, s.D.storeAway(err)
 	}
-	out := &apiv1.ReasonsReply{
+	reply := &apiv1.ReasonsReply{
 		Seq:     scope.Event(),
 		Behind:  behind,
 		Cluster: scope.Cluster,
@@ -42,15 +44,15 @@ func (s Service) Reasons(ctx context.Context, q *apiv1.ReasonsQuery) (*apiv1.Rea
 	w := waits{ref: ref}
 	w.pickRuns(a)
 	if w.newestRun() == nil {
-		return out, nil
+		return reply, nil
 	}
 	if err := s.D.cfg.Store.Query(ctx, query.Reasons(scope, w.uids()), w.readRow); err != nil {
 		return nil, s.D.storeAway(err)
 	}
 	a.runs = []acctRun{{row: w.newestRun()}}
 	a.assembleRows(&apiv1.AcctReply{})
-	out.Run, out.Periods = w.newestRun(), w.makePeriods()
-	return out, nil
+	reply.Run, reply.Periods = w.newestRun(), w.makePeriods()
+	return reply, nil
 }
 
 // waits puts the reasons of one job together. A task of an array waits as part
@@ -115,13 +117,13 @@ func (w *waits) readRow(scan func(...any) error) error {
 // makePeriods makes spans of the rows: each lasts until the next of its run, or
 // until the run started or was over. Spans without length are left out.
 func (w *waits) makePeriods() []*apiv1.ReasonPeriod {
-	var out []*apiv1.ReasonPeriod
+	var periods []*apiv1.ReasonPeriod
 	add := func(r *apiv1.AcctRow, uid uint64, until int64) {
 		var open *apiv1.ReasonPeriod
 		shut := func(at int64) {
 			if open != nil && (at == 0 || at > open.From) {
 				open.To = at
-				out = append(out, open)
+				periods = append(periods, open)
 			}
 		}
 		for _, row := range w.rows {
@@ -145,10 +147,10 @@ func (w *waits) makePeriods() []*apiv1.ReasonPeriod {
 		}
 		add(w.array, w.array.GetUid(), at)
 	}
-	for _, r := range w.runs {
-		add(r, r.GetUid(), waitEnd(r))
+	for _, row := range w.runs {
+		add(row, row.GetUid(), waitEnd(row))
 	}
-	return out
+	return periods
 }
 
 // waitEnd is when a run waited no more; 0 = it still waits.

@@ -19,9 +19,11 @@ import (
 //
 // Amounts of use are in TRES-seconds, whole, cut off: CPU-seconds, MiB-seconds,
 // node-seconds. Column kinds: text, int, float; the unit says of what.
-func (s Service) Report(ctx context.Context, q *apiv1.ReportQuery) (*apiv1.ReportReply, error) {
-	name := strings.Join(strings.Fields(strings.ToLower(q.GetReport())), " ")
-	scope, behind, err := s.D.scopeOf(ctx, q.GetCluster(), q.GetMinSeq())
+func (s Service) Report(
+	ctx context.Context, request *apiv1.ReportQuery,
+) (*apiv1.ReportReply, error) {
+	name := strings.Join(strings.Fields(strings.ToLower(request.GetReport())), " ")
+	scope, behind, err := s.D.scopeOf(ctx, request.GetCluster(), request.GetMinSeq())
 	if err != nil {
 		return nil, s.D.storeAway(err)
 	}
@@ -29,10 +31,10 @@ func (s Service) Report(ctx context.Context, q *apiv1.ReportQuery) (*apiv1.Repor
 		return nil, err
 	}
 	r, err := s.newReport(
-		q,
+		request,
 		scope,
 		slices.Contains([]string{"kpi", "budget", "efficiency", "waste", "idle",
-			"findings", "findings sum", "findings followed", "findings unlike"}, name),
+			"findings", "findings sum", "findings followed", "findings unlike", "namespaces"}, name),
 	)
 	if err != nil {
 		return nil, err
@@ -61,7 +63,7 @@ func (s Service) Report(ctx context.Context, q *apiv1.ReportQuery) (*apiv1.Repor
 	case "job sizesbywckey":
 		err = r.reportSizes(ctx, false, true)
 	case "user top", "user topusage":
-		err = r.reportUsers(ctx, max(int(q.GetTop()), 0))
+		err = r.reportUsers(ctx, max(int(request.GetTop()), 0))
 	case "node events":
 		err = r.nodeEvents(ctx)
 	case "reservation utilization":
@@ -92,12 +94,14 @@ func (s Service) Report(ctx context.Context, q *apiv1.ReportQuery) (*apiv1.Repor
 		err = r.reportBudget(ctx)
 	case "chargeback":
 		err = r.reportChargeback(ctx)
+	case "namespaces":
+		err = r.reportNamespaces(ctx)
 	default:
 		return nil, spec.Refuse(
 			spec.CodeBadRequest,
 			fmt.Sprintf(
 				"there is no report %q: it is one of %s",
-				q.GetReport(),
+				request.GetReport(),
 				strings.Join(Reports(), ", "),
 			),
 		)
@@ -129,6 +133,7 @@ func Reports() []string {
 		"idle",
 		"budget",
 		"chargeback",
+		"namespaces",
 		"fairshare",
 		"objectives",
 		"promises",
@@ -154,17 +159,17 @@ type report struct {
 const topUsers = 10
 
 func (s Service) newReport(
-	q *apiv1.ReportQuery,
+	request *apiv1.ReportQuery,
 	scope query.Scope,
 	untilNow bool,
 ) (*report, error) {
-	loc, err := loadZone(q.GetZone())
+	zone, err := loadZone(request.GetZone())
 	if err != nil {
 		return nil, err
 	}
-	start, end := spec.Instant(q.GetStart()), spec.Instant(q.GetEnd())
+	start, end := spec.Instant(request.GetStart()), spec.Instant(request.GetEnd())
 	if untilNow {
-		if w := q.GetWindow(); w > 0 {
+		if w := request.GetWindow(); w > 0 {
 			start, end = scope.Now-spec.Instant(w), scope.Now
 		}
 		if end == 0 {
@@ -176,10 +181,10 @@ func (s Service) newReport(
 	}
 	// sreport's window is yesterday, by the caller's calendar.
 	if start == 0 {
-		start = midnightBefore(scope.Now, loc, 1)
+		start = midnightBefore(scope.Now, zone, 1)
 	}
 	if end == 0 {
-		end = midnightBefore(scope.Now, loc, 0)
+		end = midnightBefore(scope.Now, zone, 0)
 		if end <= start {
 			end = scope.Now
 		}
@@ -191,7 +196,7 @@ func (s Service) newReport(
 			"the report's window ends before it begins, or begins in the future",
 		)
 	}
-	tres := q.GetTres()
+	tres := request.GetTres()
 	if len(tres) == 0 {
 		tres = []string{"cpu"}
 	}
@@ -207,13 +212,13 @@ func (s Service) newReport(
 	ask := query.Report{
 		Start:      start,
 		End:        end,
-		Accounts:   q.GetAccounts(),
-		Users:      q.GetUsers(),
-		Partitions: q.GetPartitions(),
-		QOS:        q.GetQos(),
-		WCKeys:     q.GetWckeys(),
+		Accounts:   request.GetAccounts(),
+		Users:      request.GetUsers(),
+		Partitions: request.GetPartitions(),
+		QOS:        request.GetQos(),
+		WCKeys:     request.GetWckeys(),
 	}
-	for _, j := range q.GetJobs() {
+	for _, j := range request.GetJobs() {
 		ref, err := query.ParseJobRef(j)
 		if err != nil || ref.Task != spec.NoTask || ref.Step != "" {
 			return nil, spec.Refuse(
@@ -223,14 +228,14 @@ func (s Service) newReport(
 		}
 		ask.Jobs = append(ask.Jobs, uint64(ref.ID))
 	}
-	for _, expr := range q.GetNodes() {
+	for _, expr := range request.GetNodes() {
 		hosts, err := hostlist.Expand(expr)
 		if err != nil {
 			return nil, spec.Refuse(spec.CodeInvalidNodeName, err.Error())
 		}
 		ask.Nodes = append(ask.Nodes, hosts...)
 	}
-	return &report{s: s, q: q, scope: scope, tres: tres, ask: ask,
+	return &report{s: s, q: request, scope: scope, tres: tres, ask: ask,
 		reply: &apiv1.ReportReply{
 			Start:   int64(start),
 			End:     int64(end),
@@ -318,13 +323,13 @@ type utilised struct {
 }
 
 func (r *report) utilised(ctx context.Context, tres string) (u utilised, err error) {
-	ask := r.ask
-	ask.TRES = tres
-	q, err := ask.Utilization(r.scope)
+	request := r.ask
+	request.TRES = tres
+	q, err := request.Utilization(r.scope)
 	if err != nil {
 		return u, spec.Refuse(spec.CodeBadRequest, err.Error())
 	}
-	most, err := ask.Most(r.scope)
+	most, err := request.Most(r.scope)
 	if err != nil {
 		return u, spec.Refuse(spec.CodeBadRequest, err.Error())
 	}
@@ -421,9 +426,9 @@ type share struct {
 func (r *report) queryUsed(ctx context.Context, by ...query.Key) (map[shareKey]*share, error) {
 	out := map[shareKey]*share{}
 	for i, tres := range r.tres {
-		ask := r.ask
-		ask.TRES = tres
-		q, err := ask.Used(r.scope, by...)
+		request := r.ask
+		request.TRES = tres
+		q, err := request.Used(r.scope, by...)
 		if err != nil {
 			return nil, spec.Refuse(spec.CodeBadRequest, err.Error())
 		}
@@ -480,9 +485,9 @@ func (r *report) queryTotals(ctx context.Context) ([]any, error) {
 		if tres == "billing" || strings.HasPrefix(tres, "license/") {
 			continue
 		}
-		ask := r.ask
-		ask.TRES = tres
-		q, err := ask.Capacity(r.scope)
+		request := r.ask
+		request.TRES = tres
+		q, err := request.Capacity(r.scope)
 		if err != nil {
 			return nil, spec.Refuse(spec.CodeBadRequest, err.Error())
 		}
@@ -582,9 +587,9 @@ func (r *report) groupUsers(shares map[shareKey]*share) map[shareKey]*share {
 		out[user].add(sh)
 		accounts[key.user] = append(accounts[key.user], key.account)
 	}
-	for k, sh := range out {
-		slices.Sort(accounts[k.user])
-		sh.account = strings.Join(accounts[k.user], ",")
+	for key, sh := range out {
+		slices.Sort(accounts[key.user])
+		sh.account = strings.Join(accounts[key.user], ",")
 	}
 	return out
 }

@@ -106,7 +106,7 @@ func amountOf(list, tres string) (int64, error) {
 // reportReservations is sreport reservation Utilization: of each occurrence within
 // the window what its nodes had, and what of it jobs held that ran in it.
 func (r *report) reportReservations(ctx context.Context) error {
-	loc, err := loadZone(r.q.GetZone())
+	zone, err := loadZone(r.q.GetZone())
 	if err != nil {
 		return err
 	}
@@ -140,7 +140,9 @@ func (r *report) reportReservations(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	text := func(us int64) string { return time.UnixMicro(us).In(loc).Format("2006-01-02T15:04:05") }
+	text := func(us int64) string {
+		return time.UnixMicro(us).In(zone).Format("2006-01-02T15:04:05")
+	}
 	for _, o := range seen.list {
 		from, to := max(o.start, int64(r.ask.Start)/1000), min(o.end, int64(r.ask.End)/1000)
 		if to <= from {
@@ -179,8 +181,10 @@ func (r *report) inReservation(
 	name, tres string,
 	from, to int64,
 ) (*big.Int, error) {
-	ask := query.Report{Start: spec.Instant(from * 1000), End: spec.Instant(to * 1000), TRES: tres}
-	q, err := ask.InReservation(r.scope, name)
+	request := query.Report{
+		Start: spec.Instant(from * 1000), End: spec.Instant(to * 1000), TRES: tres,
+	}
+	q, err := request.InReservation(r.scope, name)
 	if err != nil {
 		return nil, spec.Refuse(spec.CodeBadRequest, err.Error())
 	}

@@ -186,8 +186,9 @@ func newRigIn(t testing.TB, socket, db string, ledger *memLedger) *rig {
 		},
 		Identity: func() ([16]byte, string) { return tallytest.LedgerID, "peer" },
 		Confirm:  func(p daemon.Progress) { r.keep <- p },
-		Interval: spec.Millisecond, SampleInterval: 20 * spec.Millisecond, Refresh: spec.Hour,
-		Log: slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: slog.LevelError}))}
+		Interval: spec.Millisecond, SampleInterval: 20 * spec.Millisecond,
+		Refresh: -1, // the first KPIs alone take seconds
+		Log:     slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: slog.LevelError}))}
 	return r
 }
 

@@ -34,7 +34,7 @@ func (s Service) awaitTurn(ctx context.Context) (over func(), err error) {
 func (s Service) eachRun(
 	ctx context.Context,
 	scope query.Scope,
-	ask *query.Acct,
+	request *query.Acct,
 	want func(query.RunPart) bool,
 	each func(acctRun) error,
 ) error {
@@ -43,7 +43,7 @@ func (s Service) eachRun(
 		return err
 	}
 	defer over()
-	return s.queryRuns(ctx, scope, ask, want, each)
+	return s.queryRuns(ctx, scope, request, want, each)
 }
 
 // queryRuns asks for runs, those that are over and, unless it is known that there are
@@ -52,24 +52,24 @@ func (s Service) eachRun(
 func (s Service) queryRuns(
 	ctx context.Context,
 	scope query.Scope,
-	ask *query.Acct,
+	request *query.Acct,
 	want func(query.RunPart) bool,
 	each func(acctRun) error,
 ) error {
-	few := len(ask.Jobs) > 0
-	over, live := ask.Runs(scope, want, few)
+	few := len(request.Jobs) > 0
+	over, live := request.Runs(scope, want, few)
 	ended := func(each func(acctRun) error) error { return s.scanRuns(ctx, over, want, each) }
 	if few {
 		ended = func(each func(acctRun) error) error {
 			err := s.sortedRuns(ctx, over, want, each)
 			if errors.Is(err, errMany) {
-				over, _ = ask.Runs(scope, want, false)
+				over, _ = request.Runs(scope, want, false)
 				err = s.scanRuns(ctx, over, want, each)
 			}
 			return err
 		}
 	}
-	if s.D.openRunsCannotMatch(scope, ask) {
+	if s.D.openRunsCannotMatch(scope, request) {
 		return ended(each)
 	}
 	ctx, cancel := context.WithCancel(ctx)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/musterhpc/muster/accounting/tally"
 	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/internal/wire/gpuseries"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -65,22 +66,22 @@ const (
 // PutGpuSamples takes what an agent has read of its GPUs and of its runs.
 func (s Service) PutGpuSamples(
 	ctx context.Context,
-	req *apiv1.PutGpuSamplesRequest,
+	request *apiv1.PutGpuSamplesRequest,
 ) (*apiv1.PutGpuSamplesReply, error) {
 	if s.D.cfg.MayPut != nil {
-		if err := s.D.cfg.MayPut(ctx, req.GetNode()); err != nil {
+		if err := s.D.cfg.MayPut(ctx, request.GetNode()); err != nil {
 			return nil, err
 		}
 	}
-	rows, err := ReadSamples(req)
+	rows, err := ReadSamples(request)
 	if err != nil {
 		return nil, err
 	}
-	s.D.leaveOut(req.GetNode(), &rows)
+	s.D.leaveOut(request.GetNode(), &rows)
 	if rows.Len() == 0 {
 		return &apiv1.PutGpuSamplesReply{}, nil
 	}
-	batch, err := s.D.samples.addRows(req.GetNode(), rows)
+	batch, err := s.D.samples.addRows(request.GetNode(), rows)
 	if err != nil {
 		s.D.figures.samplesRefused.Add(uint64(rows.Len()))
 		return nil, err
@@ -94,38 +95,38 @@ func (s Service) PutGpuSamples(
 		if batch.err != nil {
 			return nil, s.D.storeAway(batch.err)
 		}
-		s.D.samples.stored(req.GetNode(), rows)
+		s.D.samples.stored(request.GetNode(), rows)
 	}
 	return &apiv1.PutGpuSamplesReply{Stored: uint32(rows.Len())}, nil
 }
 
 // lacksInterval tells whether readings came without the seconds between two of them. Usage may have
 // them for each series instead.
-func lacksInterval(req *apiv1.PutGpuSamplesRequest) bool {
-	if req.GetSeconds() == 0 && len(req.GetSeries()) > 0 {
+func lacksInterval(request *apiv1.PutGpuSamplesRequest) bool {
+	if request.GetSeconds() == 0 && len(request.GetSeries()) > 0 {
 		return true
 	}
-	return req.GetUsageSeconds() == 0 &&
+	return request.GetUsageSeconds() == 0 &&
 		slices.ContainsFunc(
-			req.GetUsage(),
+			request.GetUsage(),
 			func(u *apiv1.UsageSeries) bool { return u.GetSeconds() == 0 },
 		)
 }
 
 // ReadSamples reads a message. What is malformed is refused as a whole.
-func ReadSamples(req *apiv1.PutGpuSamplesRequest) (out SampleRows, err error) {
-	if req.GetNode() == "" || lacksInterval(req) {
-		return out, badSamples(req, "a node and an interval are expected")
+func ReadSamples(request *apiv1.PutGpuSamplesRequest) (rows SampleRows, err error) {
+	if request.GetNode() == "" || lacksInterval(request) {
+		return rows, badSamples(request, "a node and an interval are expected")
 	}
-	out.GPUs, err = readGPUs(req)
+	rows.GPUs, err = readGPUs(request)
 	if err == nil {
-		out.Usage, err = readUsage(req, samplesOneCall-len(out.GPUs))
+		rows.Usage, err = readUsage(request, samplesOneCall-len(rows.GPUs))
 	}
-	return out, err
+	return rows, err
 }
 
-func badSamples(req *apiv1.PutGpuSamplesRequest, format string, args ...any) error {
-	return spec.Refuse(spec.CodeBadRequest, "samples of "+req.GetNode()+": "+
+func badSamples(request *apiv1.PutGpuSamplesRequest, format string, args ...any) error {
+	return spec.Refuse(spec.CodeBadRequest, "samples of "+request.GetNode()+": "+
 		fmt.Sprintf(format, args...))
 }
 
@@ -170,52 +171,55 @@ func (d *Daemon) leaveOut(node string, rows *SampleRows) {
 }
 
 // readUsage reads what runs used, at most so many readings.
-func readUsage(req *apiv1.PutGpuSamplesRequest, most int) (out []tally.UsageSample, err error) {
-	for _, u := range req.GetUsage() {
-		if len(u.GetCpu()) != len(u.GetAt()) || len(u.GetRss()) != len(u.GetAt()) {
+func readUsage(
+	request *apiv1.PutGpuSamplesRequest, most int,
+) (usageSamples []tally.UsageSample, err error) {
+	for _, series := range request.GetUsage() {
+		if len(series.GetCpu()) != len(series.GetAt()) ||
+			len(series.GetRss()) != len(series.GetAt()) {
 			return nil, badSamples(
-				req,
+				request,
 				"%d times, %d and %d figures of job %d",
-				len(u.GetAt()),
-				len(u.GetCpu()),
-				len(u.GetRss()),
-				u.GetJobId(),
+				len(series.GetAt()),
+				len(series.GetCpu()),
+				len(series.GetRss()),
+				series.GetJobId(),
 			)
 		}
-		if len(out)+len(u.GetAt()) > most {
-			return nil, badSamples(req, "more than %d readings in one call", samplesOneCall)
+		if len(usageSamples)+len(series.GetAt()) > most {
+			return nil, badSamples(request, "more than %d readings in one call", samplesOneCall)
 		}
-		for k, at := range u.GetAt() {
-			out = append(
-				out,
+		for k, at := range series.GetAt() {
+			usageSamples = append(
+				usageSamples,
 				tally.UsageSample{
 					At:        at,
-					Node:      req.GetNode(),
-					UID:       u.GetUid(),
-					Attempt:   u.GetAttempt(),
-					JobID:     u.GetJobId(),
-					Step:      u.GetStep(),
-					User:      u.GetUser(),
-					Account:   u.GetAccount(),
-					Partition: u.GetPartition(),
-					Seconds:   cmp.Or(u.GetSeconds(), req.GetUsageSeconds()),
-					CPU:       u.GetCpu()[k],
-					RSS:       u.GetRss()[k],
+					Node:      request.GetNode(),
+					UID:       series.GetUid(),
+					Attempt:   series.GetAttempt(),
+					JobID:     series.GetJobId(),
+					Step:      series.GetStep(),
+					User:      series.GetUser(),
+					Account:   series.GetAccount(),
+					Partition: series.GetPartition(),
+					Seconds:   cmp.Or(series.GetSeconds(), request.GetUsageSeconds()),
+					CPU:       series.GetCpu()[k],
+					RSS:       series.GetRss()[k],
 				},
 			)
 		}
 	}
-	return out, nil
+	return usageSamples, nil
 }
 
 // readGPUs reads what GPUs did.
-func readGPUs(req *apiv1.PutGpuSamplesRequest) (out []tally.GPUSample, err error) {
-	for _, gpu := range req.GetSeries() {
+func readGPUs(request *apiv1.PutGpuSamplesRequest) (gpuSamples []tally.GPUSample, err error) {
+	for _, gpu := range request.GetSeries() {
 		lists := sampleLists(gpu)
 		for i, list := range lists {
 			if len(list) != 0 && len(list) != len(gpu.GetAt()) {
 				return nil, badSamples(
-					req,
+					request,
 					"%d times and %d figures in list %d",
 					len(gpu.GetAt()),
 					len(list),
@@ -223,13 +227,13 @@ func readGPUs(req *apiv1.PutGpuSamplesRequest) (out []tally.GPUSample, err error
 				)
 			}
 		}
-		if len(out)+len(gpu.GetAt()) > samplesOneCall {
-			return nil, badSamples(req, "more than %d readings in one call", samplesOneCall)
+		if len(gpuSamples)+len(gpu.GetAt()) > samplesOneCall {
+			return nil, badSamples(request, "more than %d readings in one call", samplesOneCall)
 		}
 		for k, at := range gpu.GetAt() {
 			row := tally.GPUSample{
 				At:        at,
-				Node:      req.GetNode(),
+				Node:      request.GetNode(),
 				UUID:      gpu.GetUuid(),
 				Index:     gpu.GetIndex(),
 				Profile:   gpu.GetProfile(),
@@ -239,7 +243,7 @@ func readGPUs(req *apiv1.PutGpuSamplesRequest) (out []tally.GPUSample, err error
 				User:      gpu.GetUser(),
 				Account:   gpu.GetAccount(),
 				Partition: gpu.GetPartition(),
-				Seconds:   req.GetSeconds(),
+				Seconds:   request.GetSeconds(),
 			}
 			for i, list := range lists {
 				row.Values[i] = tally.NotMeasured
@@ -247,37 +251,19 @@ func readGPUs(req *apiv1.PutGpuSamplesRequest) (out []tally.GPUSample, err error
 					row.Values[i] = list[k]
 				}
 			}
-			out = append(out, row)
+			gpuSamples = append(gpuSamples, row)
 		}
 	}
-	return out, nil
+	return gpuSamples, nil
 }
 
 // sampleLists are the lists of a series in the order of tally.SampleColumns.
-func sampleLists(g *apiv1.GpuSeries) [tally.SampleFields][]int64 {
-	return [tally.SampleFields][]int64{
-		g.GetUtil(),
-		g.GetMemUtil(),
-		g.GetEngine(),
-		g.GetSm(),
-		g.GetOccupancy(),
-		g.GetTensor(),
-		g.GetDram(),
-		g.GetMemory(),
-		g.GetPower(),
-		g.GetEnergy(),
-		g.GetTemp(),
-		g.GetMemTemp(),
-		g.GetSmClock(),
-		g.GetMemClock(),
-		g.GetThrottle(),
-		g.GetPcieTx(),
-		g.GetPcieRx(),
-		g.GetNvlinkTx(),
-		g.GetNvlinkRx(),
-		g.GetXid(),
-		g.GetProcesses(),
+func sampleLists(series *apiv1.GpuSeries) [tally.SampleFields][]int64 {
+	var lists [tally.SampleFields][]int64
+	for i, figure := range gpuseries.Figures() {
+		lists[i] = *figure.List(series)
 	}
+	return lists
 }
 
 // addRows puts rows into the next insert; nil = the store has them already.

@@ -18,21 +18,21 @@ const scriptsAtOnce = 1000
 // controller's, for as long as it keeps it.
 func (s Service) Scripts(
 	ctx context.Context,
-	q *apiv1.AcctScriptQuery,
+	request *apiv1.AcctScriptQuery,
 ) (*apiv1.AcctScriptReply, error) {
-	if len(q.GetJobs()) == 0 {
+	if len(request.GetJobs()) == 0 {
 		return nil, spec.Refuse(
 			spec.CodeInvalidJobID,
 			"name the jobs whose script or environment is asked for",
 		)
 	}
-	scope, behind, err := s.D.openScope(ctx, q.GetMinSeq())
+	scope, behind, err := s.D.openScope(ctx, request.GetMinSeq())
 	if err != nil {
 		return nil, s.D.storeAway(err)
 	}
 	ask, err := s.readQuery(
 		ctx,
-		&apiv1.AcctQuery{Jobs: q.GetJobs(), AllUsers: true, AllocationsOnly: true},
+		&apiv1.AcctQuery{Jobs: request.GetJobs(), AllUsers: true, AllocationsOnly: true},
 		scope,
 	)
 	if err != nil {
@@ -57,7 +57,7 @@ func (s Service) Scripts(
 	if err != nil {
 		return nil, s.D.storeAway(err)
 	}
-	out := &apiv1.AcctScriptReply{Behind: behind}
+	reply := &apiv1.AcctScriptReply{Behind: behind}
 	who := s.D.callerOf(ctx)
 	for _, run := range a.runs {
 		if !who.Admin && (who.User == "" || run.row.GetUser() != who.User) {
@@ -69,15 +69,15 @@ func (s Service) Scripts(
 				),
 			)
 		}
-		one := &apiv1.AcctScript{Row: run.row}
-		one.Data, err = s.content(ctx, scope, origin[run.key.UID], q.GetEnvironment())
+		script := &apiv1.AcctScript{Row: run.row}
+		script.Data, err = s.content(ctx, scope, origin[run.key.UID], request.GetEnvironment())
 		if err != nil {
 			return nil, s.D.storeAway(err)
 		}
-		one.Missing = one.Data == nil
-		out.Scripts = append(out.Scripts, one)
+		script.Missing = script.Data == nil
+		reply.Scripts = append(reply.Scripts, script)
 	}
-	return out, nil
+	return reply, nil
 }
 
 // content is the script, or the environment, of a submission; nil if nobody

@@ -28,7 +28,7 @@ func (s Service) Status(
 	*apiv1.AccountingStatusRequest,
 ) (*apiv1.AccountingStatusReply, error) {
 	status := s.D.Status()
-	out := &apiv1.AccountingStatusReply{
+	reply := &apiv1.AccountingStatusReply{
 		Seq:     status.Seq,
 		HeadSeq: status.Head,
 		Lag:     int64(status.Lag),
@@ -36,9 +36,9 @@ func (s Service) Status(
 		Up:      status.Up,
 	}
 	if status.Error != nil {
-		out.Error = status.Error.Error()
+		reply.Error = status.Error.Error()
 	}
-	return out, nil
+	return reply, nil
 }
 
 // loadZone is a time zone by its IANA name; UTC without one.
@@ -46,19 +46,19 @@ func loadZone(name string) (*time.Location, error) {
 	if name == "" {
 		return time.UTC, nil
 	}
-	loc, err := time.LoadLocation(name)
+	zone, err := time.LoadLocation(name)
 	if err != nil {
 		return nil, spec.Refuse(spec.CodeBadRequest, "there is no time zone "+name+
 			": give an IANA name like Europe/Berlin")
 	}
-	return loc, nil
+	return zone, nil
 }
 
 // midnightBefore is the beginning of a day in a zone, some days before the one that
 // an instant lies in. Days have 23 to 25 hours; the calendar knows.
-func midnightBefore(at spec.Instant, loc *time.Location, before int) spec.Instant {
-	y, m, d := time.Unix(0, int64(at)).In(loc).Date()
-	return spec.Instant(time.Date(y, m, d-before, 0, 0, 0, 0, loc).UnixNano())
+func midnightBefore(at spec.Instant, zone *time.Location, before int) spec.Instant {
+	y, m, d := time.Unix(0, int64(at)).In(zone).Date()
+	return spec.Instant(time.Date(y, m, d-before, 0, 0, 0, 0, zone).UnixNano())
 }
 
 // callerOf is who asks.

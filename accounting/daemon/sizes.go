@@ -92,10 +92,10 @@ func (r *report) addSizes(ctx context.Context, tres string, groups []int64, by [
 	// The cluster's use and jobs, also of accounts that no row shows.
 	all := new(big.Int)
 	var jobs int64
-	for _, l := range lines {
-		for i := range l.used {
-			all.Add(all, l.used[i])
-			jobs += l.jobs[i]
+	for _, line := range lines {
+		for i := range line.used {
+			all.Add(all, line.used[i])
+			jobs += line.jobs[i]
 		}
 	}
 	named := r.ask.Accounts
@@ -111,24 +111,24 @@ func (r *report) addSizes(ctx context.Context, tres string, groups []int64, by [
 			func(l *sizeLine) bool { return !slices.Contains(named, l.account) },
 		)
 	}
-	for _, l := range lines {
-		name := l.account
+	for _, line := range lines {
+		name := line.account
 		switch {
 		case len(by) == 2:
-			name += ":" + l.wckey
+			name += ":" + line.wckey
 		case by[0] == query.KeyWCKey:
-			name = l.wckey
+			name = line.wckey
 		}
 		cells := []any{r.reply.GetCluster(), name, tres}
 		sum := new(big.Int)
 		var n int64
-		for i := range l.used {
-			sum.Add(sum, l.used[i])
-			n += l.jobs[i]
+		for i := range line.used {
+			sum.Add(sum, line.used[i])
+			n += line.jobs[i]
 			if r.q.GetCount() {
-				cells = append(cells, l.jobs[i])
+				cells = append(cells, line.jobs[i])
 			} else {
-				cells = append(cells, wholeSeconds(l.used[i]))
+				cells = append(cells, wholeSeconds(line.used[i]))
 			}
 		}
 		share := 0.0
@@ -151,12 +151,12 @@ func (r *report) querySizes(
 	groups []int64,
 	by []query.Key,
 ) ([]*sizeLine, error) {
-	ask := r.ask
-	ask.TRES = tres
+	request := r.ask
+	request.TRES = tres
 	if by[0] == query.KeyAccount {
-		ask.Accounts = nil
+		request.Accounts = nil
 	}
-	q, err := ask.Sizes(r.scope, groups, by...)
+	q, err := request.Sizes(r.scope, groups, by...)
 	if err != nil {
 		return nil, spec.Refuse(spec.CodeBadRequest, err.Error())
 	}
@@ -182,25 +182,25 @@ func (r *report) querySizes(
 		if last < 0 || lines[last].account != k.account || lines[last].wckey != k.wckey {
 			lines = append(lines, newSizeLine(k.account, k.wckey, len(groups)+1))
 		}
-		l := lines[len(lines)-1]
-		l.used[group] = n
-		l.jobs[group] = jobs
+		line := lines[len(lines)-1]
+		line.used[group] = n
+		line.jobs[group] = jobs
 		return nil
 	})
 	return lines, err
 }
 
 func newSizeLine(account, wckey string, groups int) *sizeLine {
-	l := &sizeLine{
+	line := &sizeLine{
 		account: account,
 		wckey:   wckey,
 		used:    make([]*big.Int, groups),
 		jobs:    make([]int64, groups),
 	}
-	for i := range l.used {
-		l.used[i] = new(big.Int)
+	for i := range line.used {
+		line.used[i] = new(big.Int)
 	}
-	return l
+	return line
 }
 
 // sumByAccount gives a line for each named account, the sum of its own line and of those of the
@@ -211,8 +211,8 @@ func (r *report) sumByAccount(
 	named []string,
 ) ([]*sizeLine, error) {
 	used := map[shareKey]*share{}
-	for _, l := range lines {
-		used[shareKey{account: l.account}] = nil
+	for _, line := range lines {
+		used[shareKey{account: line.account}] = nil
 	}
 	parents, err := r.queryParents(ctx, used)
 	if err != nil {
@@ -223,18 +223,18 @@ func (r *report) sumByAccount(
 	}
 	type key struct{ account, wckey string }
 	sums := map[key]*sizeLine{}
-	var out []*sizeLine
-	for _, l := range lines {
-		for at, depth := l.account, 0; depth < maxDepth; depth++ {
+	var sizeLines []*sizeLine
+	for _, line := range lines {
+		for at, depth := line.account, 0; depth < maxDepth; depth++ {
 			if slices.Contains(named, at) {
-				k := key{at, l.wckey}
+				k := key{at, line.wckey}
 				if sums[k] == nil {
-					sums[k] = newSizeLine(at, l.wckey, len(l.used))
-					out = append(out, sums[k])
+					sums[k] = newSizeLine(at, line.wckey, len(line.used))
+					sizeLines = append(sizeLines, sums[k])
 				}
-				for i := range l.used {
-					sums[k].used[i].Add(sums[k].used[i], l.used[i])
-					sums[k].jobs[i] += l.jobs[i]
+				for i := range line.used {
+					sums[k].used[i].Add(sums[k].used[i], line.used[i])
+					sums[k].jobs[i] += line.jobs[i]
 				}
 			}
 			if at == rootAccount {
@@ -247,8 +247,8 @@ func (r *report) sumByAccount(
 			at = up
 		}
 	}
-	slices.SortFunc(out, func(a, b *sizeLine) int {
+	slices.SortFunc(sizeLines, func(a, b *sizeLine) int {
 		return cmp.Or(cmp.Compare(a.account, b.account), cmp.Compare(a.wckey, b.wckey))
 	})
-	return out, nil
+	return sizeLines, nil
 }

@@ -109,8 +109,8 @@ func (d *Daemon) treeOf(
 }
 
 // queryLines gives an answer of one column of text.
-func (d *Daemon) queryLines(ctx context.Context, ask query.Query) (out []string, err error) {
-	err = d.cfg.Store.Query(ctx, ask, func(scan func(...any) error) error {
+func (d *Daemon) queryLines(ctx context.Context, request query.Query) (out []string, err error) {
+	err = d.cfg.Store.Query(ctx, request, func(scan func(...any) error) error {
 		var line string
 		err := scan(&line)
 		out = append(out, strings.Split(line, "\n")...)
@@ -121,14 +121,14 @@ func (d *Daemon) queryLines(ctx context.Context, ask query.Query) (out []string,
 
 // viewsText lists the views with their columns.
 func viewsText() string {
-	var b strings.Builder
+	var text strings.Builder
 	for _, view := range query.Views() {
-		fmt.Fprintf(&b, "%s: %s\n", view.Name, view.About)
-		for _, c := range view.Columns {
-			fmt.Fprintf(&b, "    %-18s %s\n", c.Name, c.About)
+		fmt.Fprintf(&text, "%s: %s\n", view.Name, view.About)
+		for _, column := range view.Columns {
+			fmt.Fprintf(&text, "    %-18s %s\n", column.Name, column.About)
 		}
 	}
-	return b.String()
+	return text.String()
 }
 
 // sqlPiece is how much of an answer goes into one message.
@@ -262,10 +262,10 @@ func (s Service) explainCommand(
 	name = strings.ToLower(name)
 	switch name {
 	case "sacct":
-		ask := &query.Acct{}
-		ask.Window(scope.Now, midnightBefore(scope.Now, time.UTC, 0))
-		over, live := ask.Runs(scope, wantedParts(nil), false)
-		steps := ask.Steps(
+		request := &query.Acct{}
+		request.Window(scope.Now, midnightBefore(scope.Now, time.UTC, 0))
+		over, live := request.Runs(scope, wantedParts(nil), false)
+		steps := request.Steps(
 			scope,
 			[]query.RunKey{{UID: 1}},
 			query.StepParts{Amounts: true, Usage: true, Nodes: true, Tasks: true, Container: true},

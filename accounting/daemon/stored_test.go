@@ -92,6 +92,9 @@ func boardFigures(hours float64) map[string]map[string]string {
 			"gpu_efficiency": "sum(sm_s) / nullIf(sumIf(held_s, sm_s IS NOT NULL), 0)",
 			"gpu_idle":       "sum(no_process_s + idle_s) / 3600",
 		},
+		"gpu_runs_within": {
+			"gpu_idle": "sum(no_process_s + idle_s) / 3600",
+		},
 	}
 }
 

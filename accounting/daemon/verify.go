@@ -104,7 +104,7 @@ type purge struct {
 func (d *Daemon) readPurged(
 	ctx context.Context,
 	scope query.Scope,
-) (out []purge, unfinished int, err error) {
+) (purges []purge, unfinished int, err error) {
 	err = d.cfg.Store.Query(ctx, query.Purges(scope), func(scan func(...any) error) error {
 		var p purge
 		var id, month string
@@ -115,10 +115,10 @@ func (d *Daemon) readPurged(
 		if !done {
 			unfinished++
 		}
-		out = append(out, p)
+		purges = append(purges, p)
 		return nil
 	})
-	return out, unfinished, err
+	return purges, unfinished, err
 }
 
 // verifyRolled compares what is added up by day and quarter of an hour with the
@@ -158,13 +158,13 @@ func (d *Daemon) verifyRolled(
 				Name:   t.name,
 				Detail: fmt.Sprintf("%d builds, up to %s", scope.Rolled.Build, until),
 			}
-			for i, n := range t.have {
-				if n != runs[i] {
+			for i, name := range t.have {
+				if name != runs[i] {
 					finding.Bad = true
 					finding.Detail += fmt.Sprintf(
 						"; sum %d: it has %s, the runs give %s",
 						i+1,
-						n,
+						name,
 						runs[i],
 					)
 				}
@@ -238,8 +238,8 @@ func (d *Daemon) recountLedger(
 		}
 	}
 	into.addBatch(t.Take())
-	for _, r := range t.AllLive() {
-		into.putRow("live", r.UID)
+	for _, row := range t.AllLive() {
+		into.putRow("live", row.UID)
 	}
 	return nil
 }
@@ -291,16 +291,16 @@ func (s sums) addBatch(batch *tally.Batch) {
 		)
 	}
 	for i := range batch.Steps {
-		r := &batch.Steps[i]
-		s.putRow("steps", r.UID, n(r.End-r.Start), cpu(&r.Used))
+		row := &batch.Steps[i]
+		s.putRow("steps", row.UID, n(row.End-row.Start), cpu(&row.Used))
 	}
 	for i := range batch.Nodes {
-		r := &batch.Nodes[i]
-		s.putRow("job_nodes", r.UID, n(r.CPUs)*n(r.To-r.From), cpu(&r.Used))
+		row := &batch.Nodes[i]
+		s.putRow("job_nodes", row.UID, n(row.CPUs)*n(row.To-row.From), cpu(&row.Used))
 	}
 	for i := range batch.GPUs {
-		r := &batch.GPUs[i]
-		s.putRow("job_gpus", r.UID, n(r.To-r.From), n(r.Util))
+		row := &batch.GPUs[i]
+		s.putRow("job_gpus", row.UID, n(row.To-row.From), n(row.Util))
 	}
 	for i := range batch.NodeStates {
 		s.putRow("node_states", n(batch.NodeStates[i].CPUs), n(batch.NodeStates[i].At))
@@ -319,7 +319,7 @@ func (d *Daemon) examineStore(ctx context.Context) ([]query.Finding, error) {
 	d.mu.Lock()
 	ledger := d.ledger
 	d.mu.Unlock()
-	out := []query.Finding{
+	findings := []query.Finding{
 		{
 			Name: "ingest",
 			Detail: fmt.Sprintf(
@@ -333,11 +333,13 @@ func (d *Daemon) examineStore(ctx context.Context) ([]query.Finding, error) {
 		},
 	}
 	if status.Error != nil {
-		out = append(out, query.Finding{Name: "error", Detail: status.Error.Error(), Bad: true})
+		findings = append(
+			findings, query.Finding{Name: "error", Detail: status.Error.Error(), Bad: true},
+		)
 	}
 	if status.Up && status.Lag > lagBad {
-		out = append(
-			out,
+		findings = append(
+			findings,
 			query.Finding{
 				Name:   "lag",
 				Detail: "the store takes rows, but slower than events come, or it is catching up: muster_accounting_lag_seconds tells which",
@@ -350,7 +352,7 @@ func (d *Daemon) examineStore(ctx context.Context) ([]query.Finding, error) {
 		more, err = append(more, query.Finding{Name: "store", Detail: d.cfg.Store.Target() +
 			": " + d.cfg.Store.Explain(err).Error(), Bad: true}), nil
 	}
-	return slices.Concat(out, more), err
+	return slices.Concat(findings, more), err
 }
 
 // lagBad is how old an event may be that is not stored.

@@ -39,20 +39,20 @@ func listenUnix(ctx context.Context, path string) (net.Listener, error) {
 	}
 	defer os.RemoveAll(dir)
 	made := filepath.Join(dir, "s")
-	l, err := new(net.ListenConfig).Listen(ctx, "unix", made)
+	listener, err := new(net.ListenConfig).Listen(ctx, "unix", made)
 	if err != nil {
 		return nil, fmt.Errorf("make the socket: %w", err)
 	}
-	l.(*net.UnixListener).SetUnlinkOnClose(false)
+	listener.(*net.UnixListener).SetUnlinkOnClose(false)
 	err = os.Chmod(made, 0o600)
 	if err == nil {
 		err = os.Rename(made, path)
 	}
 	if err != nil {
-		l.Close()
+		listener.Close()
 		return nil, fmt.Errorf("make the socket: %w", err)
 	}
-	return &socketListener{Listener: l, path: path}, nil
+	return &socketListener{Listener: listener, path: path}, nil
 }
 
 // socketListener removes its path when closed.
@@ -79,12 +79,12 @@ func listenTCP(ctx context.Context, options Options) (net.Listener, error) {
 		}
 		config = &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
 	}
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", options.TCP)
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", options.TCP)
 	if err != nil {
 		return nil, fmt.Errorf("listen on --tcp %s: %w", options.TCP, err)
 	}
 	if config != nil {
-		return tls.NewListener(l, config), nil
+		return tls.NewListener(listener, config), nil
 	}
-	return front.SniffNative(l), nil
+	return front.SniffNative(listener), nil
 }

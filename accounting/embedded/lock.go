@@ -17,12 +17,12 @@ var ErrInUse = errors.New("the data path is in use")
 // that ends; the file stays and holds the number of the process that has or had it.
 func lockData(data string) (*os.File, error) {
 	path := filepath.Join(data, "muster.lock")
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_CLOEXEC, 0o600)
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_CLOEXEC, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("lock the data path: %w", err)
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		defer f.Close()
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		defer file.Close()
 		if !errors.Is(err, syscall.EWOULDBLOCK) {
 			return nil, fmt.Errorf("lock %s: %w", path, err)
 		}
@@ -37,12 +37,12 @@ func lockData(data string) (*os.File, error) {
 			data,
 		)
 	}
-	if err := f.Truncate(0); err == nil {
-		_, err = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+	if err := file.Truncate(0); err == nil {
+		_, err = file.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
 	}
 	if err != nil {
-		f.Close()
+		file.Close()
 		return nil, fmt.Errorf("write %s: %w", path, err)
 	}
-	return f, nil
+	return file, nil
 }

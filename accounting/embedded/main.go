@@ -193,7 +193,7 @@ func serve(ctx context.Context, options Options, pool *front.Pool, logins []fron
 	}
 	failed := make(chan error, len(listeners))
 	var servers []*http.Server
-	for l, trusted := range listeners {
+	for listener, trusted := range listeners {
 		server := &http.Server{
 			Handler:           front.NewHandler(pool, logins, trusted),
 			ReadHeaderTimeout: 30 * time.Second,
@@ -202,7 +202,7 @@ func serve(ctx context.Context, options Options, pool *front.Pool, logins []fron
 			ErrorLog:          slog.NewLogLogger(options.Log.Handler(), slog.LevelWarn),
 		}
 		servers = append(servers, server)
-		go func() { failed <- server.Serve(l) }()
+		go func() { failed <- server.Serve(listener) }()
 	}
 	options.Log.Info("listening", "socket", options.Socket)
 	select {

@@ -65,11 +65,16 @@ type Login struct {
 // Skip indexes are looked at before anything is read: left to the reading, all
 // parts of a table are opened with all columns that are asked for, and a store
 // of three years has a part or more for each month.
+//
+// Two rewrites of the query tree are off: they find nothing in our queries, and took 45 % of
+// the time to plan the longest of them (the goodput ladder: 0.60 -> 0.33 s of CPU).
 func safeSettings(settings map[string]string) map[string]string {
 	out := map[string]string{
-		"compile_expressions":           "0",
-		"compile_aggregate_expressions": "0",
-		"use_skip_indexes_on_data_read": "0",
+		"compile_expressions":            "0",
+		"compile_aggregate_expressions":  "0",
+		"use_skip_indexes_on_data_read":  "0",
+		"optimize_syntax_fuse_functions": "0",
+		"optimize_and_compare_chain":     "0",
 	}
 	maps.Copy(out, settings)
 	return out
@@ -151,7 +156,7 @@ func (o Options) withDefaults() (Options, error) {
 
 // readPasswords reads the logins' password files.
 func (o Options) readPasswords() ([]front.Login, error) {
-	var out []front.Login
+	var logins []front.Login
 	for _, login := range o.Logins {
 		info, err := os.Stat(login.PasswordFile)
 		if err != nil {
@@ -177,9 +182,11 @@ func (o Options) readPasswords() ([]front.Login, error) {
 				login.PasswordFile,
 			)
 		}
-		out = append(out, front.Login{Name: login.Name, Password: line, ReadOnly: login.ReadOnly})
+		logins = append(
+			logins, front.Login{Name: login.Name, Password: line, ReadOnly: login.ReadOnly},
+		)
 	}
-	return out, nil
+	return logins, nil
 }
 
 // Args is o as the arguments that ParseArgs reads.

@@ -77,8 +77,8 @@ type Supervisor struct {
 //
 // Afterwards a child that dies, or hangs, is started again, with growing pauses if it keeps
 // dying. Whoever has requests under way sees them fail and tries them again.
-func Start(ctx context.Context, o Options, command ...string) (*Supervisor, error) {
-	return start(ctx, o, defaultTiming(), command...)
+func Start(ctx context.Context, options Options, command ...string) (*Supervisor, error) {
+	return start(ctx, options, defaultTiming(), command...)
 }
 
 func start(
@@ -87,9 +87,9 @@ func start(
 	wait timing,
 	command ...string,
 ) (*Supervisor, error) {
-	log := options.Log
-	if log == nil {
-		log = slog.Default()
+	logger := options.Log
+	if logger == nil {
+		logger = slog.Default()
 	}
 	options, err := options.withDefaults()
 	if err != nil {
@@ -110,7 +110,7 @@ func start(
 		options: options,
 		timing:  wait,
 		command: slices.Concat(command, options.Args()),
-		log:     log,
+		log:     logger,
 		client:  socketClient(options.Socket),
 		stop:    stop,
 		ended:   make(chan struct{}),
@@ -165,11 +165,11 @@ func (s *Supervisor) Ping(ctx context.Context) error { return s.ping(ctx, 0) }
 // ping asks the engine process pid, or any when it is 0: just after a restart a predecessor may
 // still answer.
 func (s *Supervisor) ping(ctx context.Context, pid int) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost/ping", nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost/ping", nil)
 	if err != nil {
 		return err
 	}
-	resp, err := s.client.Do(req)
+	resp, err := s.client.Do(request)
 	if err != nil {
 		return fmt.Errorf("ask the ClickHouse engine: %w", err)
 	}
@@ -310,20 +310,22 @@ func (s *Supervisor) reason(ctx context.Context, cmd *exec.Cmd, err error, last 
 	return fmt.Errorf("the ClickHouse engine process ended: %w", err)
 }
 
-func (s *Supervisor) setProcess(p *os.Process) {
+func (s *Supervisor) setProcess(process *os.Process) {
 	s.mu.Lock()
-	s.process = p
+	s.process = process
 	s.mu.Unlock()
 }
 
 // watch asks the child until it answers and then now and again, and kills it when it has
 // stopped answering.
-func (s *Supervisor) watch(ctx context.Context, p *os.Process, onAnswer func()) (answered bool) {
+func (s *Supervisor) watch(
+	ctx context.Context, process *os.Process, onAnswer func(),
+) (answered bool) {
 	deadline := time.Now().Add(s.timing.start)
 	lost := 0
 	for wait := s.timing.poll; ; {
 		ping, cancel := context.WithTimeout(ctx, s.timing.pingWait)
-		err := s.ping(ping, p.Pid)
+		err := s.ping(ping, process.Pid)
 		cancel()
 		switch {
 		case ctx.Err() != nil:
@@ -342,7 +344,7 @@ func (s *Supervisor) watch(ctx context.Context, p *os.Process, onAnswer func()) 
 				"error",
 				err,
 			)
-			_ = p.Kill()
+			_ = process.Kill()
 			return false
 		case answered:
 			s.ready.Store(false)
@@ -353,7 +355,7 @@ func (s *Supervisor) watch(ctx context.Context, p *os.Process, onAnswer func()) 
 					"error",
 					err,
 				)
-				_ = p.Kill()
+				_ = process.Kill()
 				return true
 			}
 		}

@@ -25,9 +25,9 @@ import (
 type Access interface {
 	acctd.Source
 	Identity() (ledger [16]byte, cluster string)
-	Content(ctx context.Context, h spec.Hash) ([]byte, error)
+	Content(ctx context.Context, hash spec.Hash) ([]byte, error)
 	Private(ctx context.Context) []string
-	Confirm(p acctd.Progress)
+	Confirm(progress acctd.Progress)
 	// Lost tells of a position that the store has seen and the ledger lacks.
 	Lost(ctx context.Context, seen event.Position) error
 	// Enforce gives what is told how the budgets that are enforced stand.
@@ -54,14 +54,14 @@ func (l Local) Open(_ context.Context, seq uint64) (acctd.Cursor, error) {
 
 // Head implements the source of accounting.
 func (l Local) Head() (uint64, spec.Instant) {
-	st := l.Controller.View().State
-	return st.Seq, st.At
+	cluster := l.Controller.View().State
+	return cluster.Seq, cluster.At
 }
 
 // Epochs implements the source of accounting.
 func (l Local) Epochs(context.Context) ([]state.Epoch, uint64, error) {
-	st := l.Controller.View().State
-	return st.Epochs, st.Seq, nil
+	cluster := l.Controller.View().State
+	return cluster.Epochs, cluster.Seq, nil
 }
 
 // storeWitness is the accounting store as a witness of lost history.
@@ -74,25 +74,27 @@ func (l Local) Lost(ctx context.Context, seen event.Position) error {
 
 // Identity implements feed.Access.
 func (l Local) Identity() ([16]byte, string) {
-	st := l.Controller.View().State
-	return st.UUID, st.ClusterName
+	cluster := l.Controller.View().State
+	return cluster.UUID, cluster.ClusterName
 }
 
 // Content implements feed.Access.
 func (l Local) Content(
 	_ context.Context,
-	h spec.Hash,
+	hash spec.Hash,
 ) ([]byte, error) {
-	return l.Blobs.Get(h)
+	return l.Blobs.Get(hash)
 }
 
 // Private implements feed.Access.
 func (l Local) Private(ctx context.Context) []string { return l.Controller.Private(ctx) }
 
 // Confirm implements feed.Access.
-func (l Local) Confirm(p acctd.Progress) {
-	l.Controller.SetAccounted(p.Seq)
-	l.Confirmed.NoteConfirmed(&apiv1.ConfirmRequest{Seq: p.Seq, Keep: p.Keep, Up: true})
+func (l Local) Confirm(progress acctd.Progress) {
+	l.Controller.SetAccounted(progress.Seq)
+	l.Confirmed.NoteConfirmed(
+		&apiv1.ConfirmRequest{Seq: progress.Seq, Keep: progress.Keep, Up: true},
+	)
 }
 
 // Enforce makes accounts keep to their budgets, where this controller leads.
@@ -106,20 +108,22 @@ func (l Local) Enforce(rates *kpi.Rates) func(context.Context, []kpi.Spent) {
 
 // wireBudgets says what is left of budgets.
 func wireBudgets(list []kpi.Spent, rates *kpi.Rates) *apiv1.BudgetsLeft {
-	out := &apiv1.BudgetsLeft{}
-	for _, s := range list {
-		out.Budgets = append(
-			out.Budgets,
-			&apiv1.BudgetLeft{Account: s.Account, Left: wire.Limits(s.Left(rates.Prices))},
+	left := &apiv1.BudgetsLeft{}
+	for _, spent := range list {
+		left.Budgets = append(
+			left.Budgets,
+			&apiv1.BudgetLeft{Account: spent.Account, Left: wire.Limits(spent.Left(rates.Prices))},
 		)
 	}
-	return out
+	return left
 }
 
 func toBudgets(budgets *apiv1.BudgetsLeft) []policy.Budget {
 	var out []policy.Budget
-	for _, l := range budgets.GetBudgets() {
-		out = append(out, policy.Budget{Account: l.GetAccount(), Left: wire.ToLimits(l.GetLeft())})
+	for _, left := range budgets.GetBudgets() {
+		out = append(
+			out, policy.Budget{Account: left.GetAccount(), Left: wire.ToLimits(left.GetLeft())},
+		)
 	}
 	return out
 }

@@ -51,30 +51,30 @@ var errOtherLedger = errors.New(
 func (l *Remote) pingController(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	rep, err := l.Cluster.Ping(ctx, &apiv1.PingRequest{})
+	reply, err := l.Cluster.Ping(ctx, &apiv1.PingRequest{})
 	if err != nil {
 		return err
 	}
-	if rep.GetSeq() == 0 || len(rep.GetClusterUuid()) != 16 {
+	if reply.GetSeq() == 0 || len(reply.GetClusterUuid()) != 16 {
 		return errors.New("the controller has no cluster yet")
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	id := [16]byte(rep.GetClusterUuid())
+	id := [16]byte(reply.GetClusterUuid())
 	switch {
-	case rep.GetCluster() != l.Name:
+	case reply.GetCluster() != l.Name:
 		return fmt.Errorf(
 			"%w: of cluster %q, slurm.conf says %q",
 			errOtherLedger,
-			rep.GetCluster(),
+			reply.GetCluster(),
 			l.Name,
 		)
 	case l.uuid != [16]byte{} && l.uuid != id:
 		return errOtherLedger
 	}
 	l.uuid = id
-	l.head = rep.GetSeq()
-	l.headAt = spec.Instant(rep.GetNow())
+	l.head = reply.GetSeq()
+	l.headAt = spec.Instant(reply.GetNow())
 	return nil
 }
 
@@ -114,15 +114,15 @@ func (l *Remote) Head() (uint64, spec.Instant) {
 
 // Epochs implements the source of accounting.
 func (l *Remote) Epochs(ctx context.Context) ([]state.Epoch, uint64, error) {
-	rep, err := l.Ledger.Confirm(ctx, &apiv1.ConfirmRequest{Epochs: true})
+	reply, err := l.Ledger.Confirm(ctx, &apiv1.ConfirmRequest{Epochs: true})
 	if err != nil {
 		return nil, 0, err
 	}
 	var epochs []state.Epoch
-	for _, e := range rep.GetEpochs() {
-		epochs = append(epochs, state.Epoch{Value: e.GetValue(), Seq: e.GetSeq()})
+	for _, epoch := range reply.GetEpochs() {
+		epochs = append(epochs, state.Epoch{Value: epoch.GetValue(), Seq: epoch.GetSeq()})
 	}
-	return epochs, rep.GetHeadSeq(), nil
+	return epochs, reply.GetHeadSeq(), nil
 }
 
 // Lost tells the controller of a position that its ledger does not hold.
@@ -207,16 +207,16 @@ func (l *Remote) SentAway(serial string) bool {
 // Private is PrivateData for a caller. The owner of the cluster and root see
 // everything; who else is an operator, the store tells.
 func (l *Remote) Private(ctx context.Context) []string {
-	if who := l.Identify(ctx); who.Admin || (who.UID == 0 && who.User != "") {
+	if caller := l.Identify(ctx); caller.Admin || (caller.UID == 0 && caller.User != "") {
 		return nil
 	}
 	return l.Hide
 }
 
 // Content fetches a script or an environment.
-func (l *Remote) Content(ctx context.Context, h spec.Hash) ([]byte, error) {
-	rep, err := l.Ledger.Content(ctx, &apiv1.ContentRequest{Hash: h[:]})
-	return rep.GetData(), err
+func (l *Remote) Content(ctx context.Context, hash spec.Hash) ([]byte, error) {
+	reply, err := l.Ledger.Content(ctx, &apiv1.ContentRequest{Hash: hash[:]})
+	return reply.GetData(), err
 }
 
 // Confirm notes what is stored; report sends it.
@@ -253,19 +253,19 @@ func (l *Remote) ReportProgress(ctx context.Context, status func() acctd.Status)
 		l.changed = changed
 		l.mu.Unlock()
 		st := status()
-		req := &apiv1.ConfirmRequest{
+		request := &apiv1.ConfirmRequest{
 			Seq:     progress.Seq,
 			Keep:    progress.Keep,
 			Up:      st.Up,
 			Budgets: budgets,
 		}
 		if st.Error != nil {
-			req.Error = st.Error.Error()
+			request.Error = st.Error.Error()
 		}
 		call, cancel := context.WithTimeout(ctx, reportEvery)
-		if rep, err := l.Ledger.Confirm(call, req); err == nil {
-			l.noteHead(rep.GetHeadSeq(), spec.Instant(rep.GetHeadAt()))
-			l.RevokedAre(rep.GetRevoked())
+		if reply, err := l.Ledger.Confirm(call, request); err == nil {
+			l.noteHead(reply.GetHeadSeq(), spec.Instant(reply.GetHeadAt()))
+			l.RevokedAre(reply.GetRevoked())
 			tick.Reset(reportEvery)
 		} else {
 			changed = nil // not sooner than the next tick

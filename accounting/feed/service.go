@@ -27,8 +27,8 @@ type Service struct {
 	Archive     *store.Archive
 	Head        Head
 	FindContent func(h spec.Hash) ([]byte, error)
-	Confirmed   func(req *apiv1.ConfirmRequest) // may be nil
-	ListRevoked func() []string                 // serial numbers; may be nil
+	Confirmed   func(request *apiv1.ConfirmRequest) // may be nil
+	ListRevoked func() []string                     // serial numbers; may be nil
 	Applied     func() (position uint64, st *state.State)
 }
 
@@ -47,7 +47,7 @@ type Head interface {
 // caller that is ahead of the ledger is refused: it knows another one, or a
 // backup was restored, and would take new events for those it has.
 func (l *Service) Subscribe(
-	req *apiv1.SubscribeRequest,
+	request *apiv1.SubscribeRequest,
 	stream service.Ledger_SubscribeServer,
 ) error {
 	ctx, cancel := context.WithCancelCause(stream.Context())
@@ -59,19 +59,21 @@ func (l *Service) Subscribe(
 		case <-ctx.Done():
 		}
 	}()
-	if head := l.Head.HeadSeq(); req.GetFromSeq() > head+1 {
+	if head := l.Head.HeadSeq(); request.GetFromSeq() > head+1 {
 		return spec.Refuse(
 			spec.CodeBadRequest,
-			fmt.Sprintf("this ledger ends at event %d, before event %d", head, req.GetFromSeq()),
+			fmt.Sprintf(
+				"this ledger ends at event %d, before event %d", head, request.GetFromSeq(),
+			),
 		)
 	}
-	iterator, err := l.Archive.Disk.Reader(max(req.GetFromSeq(), 1))
+	iterator, err := l.Archive.Disk.Reader(max(request.GetFromSeq(), 1))
 	if err != nil {
 		return err
 	}
 	for {
 		var record archive.Record
-		if req.GetFollow() {
+		if request.GetFollow() {
 			record, err = iterator.Follow(ctx)
 		} else {
 			record, err = iterator.Next()
@@ -101,32 +103,32 @@ const stateChunk = 1 << 20
 // State names the state after the newest batch, and sends it if that is asked for.
 // The archive may get that batch a moment later.
 func (l *Service) State(
-	req *apiv1.LedgerStateRequest,
+	request *apiv1.LedgerStateRequest,
 	stream service.Ledger_StateServer,
 ) error {
-	pos, st := l.Applied()
-	if pos == 0 {
+	position, cluster := l.Applied()
+	if position == 0 {
 		return spec.Refuse(spec.CodeStopping, "the controller is starting: ask again")
 	}
-	hash := st.Hash()
+	hash := cluster.Hash()
 	head := &apiv1.LedgerStateReply{
-		Cluster:     st.ClusterName,
-		ClusterUuid: st.UUID[:],
-		Position:    pos,
-		Seq:         st.Seq,
-		At:          int64(st.At),
+		Cluster:     cluster.ClusterName,
+		ClusterUuid: cluster.UUID[:],
+		Position:    position,
+		Seq:         cluster.Seq,
+		At:          int64(cluster.At),
 		Hash:        hash[:],
 		HashVersion: state.SnapshotVersion,
 		FirstSeq:    l.Archive.Disk.Stats().FirstSeq,
 	}
-	for _, e := range st.Epochs {
-		head.Epochs = append(head.Epochs, &apiv1.LedgerEpoch{Value: e.Value, Seq: e.Seq})
+	for _, epoch := range cluster.Epochs {
+		head.Epochs = append(head.Epochs, &apiv1.LedgerEpoch{Value: epoch.Value, Seq: epoch.Seq})
 	}
-	if err := stream.Send(head); err != nil || !req.GetEncoded() {
+	if err := stream.Send(head); err != nil || !request.GetEncoded() {
 		return err
 	}
 	out := bufio.NewWriterSize(chunkSender{stream}, stateChunk)
-	if err := st.Encode(out); err != nil {
+	if err := cluster.Encode(out); err != nil {
 		return err
 	}
 	return out.Flush()
@@ -143,13 +145,13 @@ func (c chunkSender) Write(p []byte) (int, error) {
 // Content gives a script or an environment by its hash.
 func (l *Service) Content(
 	_ context.Context,
-	req *apiv1.ContentRequest,
+	request *apiv1.ContentRequest,
 ) (*apiv1.ContentReply, error) {
 	var hash spec.Hash
-	if len(req.GetHash()) != len(hash) {
+	if len(request.GetHash()) != len(hash) {
 		return nil, spec.Refuse(spec.CodeBadRequest, "not a hash")
 	}
-	copy(hash[:], req.GetHash())
+	copy(hash[:], request.GetHash())
 	data, err := l.FindContent(hash)
 	if errors.Is(err, blob.ErrNotFound) {
 		return nil, spec.Refuse(spec.CodeNothingFound, err.Error())
@@ -160,10 +162,10 @@ func (l *Service) Content(
 // Confirm notes how far accounting has stored the ledger.
 func (l *Service) Confirm(
 	ctx context.Context,
-	req *apiv1.ConfirmRequest,
+	request *apiv1.ConfirmRequest,
 ) (*apiv1.ConfirmReply, error) {
-	out := &apiv1.ConfirmReply{}
-	if lost := req.GetLost(); lost != nil {
+	reply := &apiv1.ConfirmReply{}
+	if lost := request.GetLost(); lost != nil {
 		seen := event.Position{
 			Epoch:   lost.GetEpoch(),
 			Seq:     lost.GetSeq(),
@@ -175,36 +177,38 @@ func (l *Service) Confirm(
 		}
 	}
 	head := l.Head.HeadSeq()
-	if req.GetEpochs() {
+	if request.GetEpochs() {
 		var epochs []state.Epoch
 		epochs, head = l.Head.Epochs()
-		for _, e := range epochs {
-			out.Epochs = append(out.Epochs, &apiv1.LedgerEpoch{Value: e.Value, Seq: e.Seq})
+		for _, epoch := range epochs {
+			reply.Epochs = append(
+				reply.Epochs, &apiv1.LedgerEpoch{Value: epoch.Value, Seq: epoch.Seq},
+			)
 		}
 	}
-	if req.GetSeq() > head {
+	if request.GetSeq() > head {
 		return nil, spec.Refuse(spec.CodeBadRequest, "this ledger has not come so far")
 	}
-	if req.GetEpochs() || req.GetLost() != nil {
-		out.HeadSeq = head
-		return out, nil // these say nothing about how the store is
+	if request.GetEpochs() || request.GetLost() != nil {
+		reply.HeadSeq = head
+		return reply, nil // these say nothing about how the store is
 	}
-	if req.GetSeq() > 0 { // 0: it has nothing to say yet
-		l.Head.SetAccounted(req.GetSeq())
+	if request.GetSeq() > 0 { // 0: it has nothing to say yet
+		l.Head.SetAccounted(request.GetSeq())
 	}
 	if l.Confirmed != nil {
-		l.Confirmed(req)
+		l.Confirmed(request)
 	}
-	if req.GetBudgets() != nil {
-		if err := l.Head.SetBudgets(ctx, toBudgets(req.GetBudgets())); err != nil {
+	if request.GetBudgets() != nil {
+		if err := l.Head.SetBudgets(ctx, toBudgets(request.GetBudgets())); err != nil {
 			return nil, err
 		}
 	}
-	out.HeadSeq = head
+	reply.HeadSeq = head
 	if l.ListRevoked != nil {
-		out.Revoked = l.ListRevoked()
+		reply.Revoked = l.ListRevoked()
 	}
-	return out, nil
+	return reply, nil
 }
 
 // Confirmed is what an accounting in another process said last.
@@ -215,10 +219,10 @@ type Confirmed struct {
 }
 
 // NoteConfirmed takes a report.
-func (a *Confirmed) NoteConfirmed(req *apiv1.ConfirmRequest) {
+func (a *Confirmed) NoteConfirmed(request *apiv1.ConfirmRequest) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.last, a.at = req, time.Now()
+	a.last, a.at = request, time.Now()
 }
 
 // LastReport gives the last report; up tells that it is fresh and said so.

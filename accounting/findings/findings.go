@@ -240,25 +240,25 @@ func (f *Finding) key() key {
 // Find lists what was found, in no particular order; Rank orders it. What a kind
 // takes of a step is bounded by what is left of the step.
 func Find(seen Seen) []Finding {
-	var out []Finding
+	var findings []Finding
 	uneven := findUneven(seen.Spreads)
 	for _, group := range groupWork(seen.Work) {
-		out = append(out, findInWork(group, uneven)...)
+		findings = append(findings, findInWork(group, uneven)...)
 	}
-	out = append(out, uneven...)
-	for _, n := range seen.Nodes {
-		out = append(out, findInNode(n)...)
+	findings = append(findings, uneven...)
+	for _, node := range seen.Nodes {
+		findings = append(findings, findInNode(node)...)
 	}
 	devices := findSlowGPUs(seen.Devices)
-	out = append(out, devices...)
-	out = append(out, withoutDevices(findSlow(seen.Places), devices)...)
-	slices.SortFunc(out, func(a, b Finding) int { return compareKeys(a.key(), b.key()) })
+	findings = append(findings, devices...)
+	findings = append(findings, withoutDevices(findSlow(seen.Places), devices)...)
+	slices.SortFunc(findings, func(a, b Finding) int { return compareKeys(a.key(), b.key()) })
 	if len(seen.Steps) > 0 {
-		bound(out, seen.Steps)
+		bound(findings, seen.Steps)
 	}
-	return slices.DeleteFunc(out, func(f Finding) bool {
-		needsAmount := f.Kind != TimeLimit && f.Kind != SlowGPU
-		return needsAmount && f.GPU == 0 && f.CPU == 0 && f.Mem == 0
+	return slices.DeleteFunc(findings, func(finding Finding) bool {
+		needsAmount := finding.Kind != TimeLimit && finding.Kind != SlowGPU
+		return needsAmount && finding.GPU == 0 && finding.CPU == 0 && finding.Mem == 0
 	})
 }
 
@@ -266,19 +266,19 @@ func Find(seen Seen) []Finding {
 // device that its node has lost meanwhile, and the ladder does not count that.
 func bound(list []Finding, steps []Step) {
 	left := map[string]int64{}
-	for _, s := range steps {
-		left[s.Name] = s.GPU
+	for _, step := range steps {
+		left[step.Name] = step.GPU
 	}
 	for i := range list {
-		f := &list[i]
-		if f.Step == "" {
+		finding := &list[i]
+		if finding.Step == "" {
 			continue
 		}
-		ended := min(f.GPU-f.Open, left[f.Step])
-		left[f.Step] -= ended
-		f.Open = min(f.Open, left[openStep])
-		left[openStep] -= f.Open
-		f.GPU = ended + f.Open
+		ended := min(finding.GPU-finding.Open, left[finding.Step])
+		left[finding.Step] -= ended
+		finding.Open = min(finding.Open, left[openStep])
+		left[openStep] -= finding.Open
+		finding.GPU = ended + finding.Open
 	}
 }
 
@@ -298,9 +298,10 @@ const hour = 3_600_000_000 // microseconds
 // GPU time, CPU time and memory.
 func Rank(list []Finding, price Price) {
 	for i := range list {
-		f := &list[i]
-		f.Money = timesPrice(f.GPU, price.GPU, hour) + timesPrice(f.CPU, price.CPU, hour) +
-			timesPrice(f.Mem, price.Mem, hour*1024)
+		finding := &list[i]
+		finding.Money = timesPrice(finding.GPU, price.GPU, hour) +
+			timesPrice(finding.CPU, price.CPU, hour) +
+			timesPrice(finding.Mem, price.Mem, hour*1024)
 	}
 	slices.SortFunc(list, func(a, b Finding) int {
 		return cmp.Or(
@@ -352,11 +353,11 @@ func AddUp(list []Finding, steps []Step) []Line {
 		found[list[i].Step] += list[i].GPU - list[i].Open
 		found[openStep] += list[i].Open
 	}
-	out := make([]Line, 0, len(steps))
-	for _, s := range steps {
-		out = append(out, Line{Step: s, Found: found[s.Name]})
+	lines := make([]Line, 0, len(steps))
+	for _, step := range steps {
+		lines = append(lines, Line{Step: step, Found: found[step.Name]})
 	}
-	return out
+	return lines
 }
 
 // Progress is what became of a finding.
@@ -385,20 +386,20 @@ type Followed struct {
 // not changed anything.
 func FollowUp(before []Finding, seen Seen, price Price) []Followed {
 	now := map[key]int64{}
-	for _, f := range Find(seen) {
-		now[f.key()] = f.Amount()
+	for _, finding := range Find(seen) {
+		now[finding.key()] = finding.Amount()
 	}
 	held := heldNow(seen)
 	var out []Followed
-	for _, f := range before {
-		if f.Amount() == 0 || f.Basis == 0 {
+	for _, finding := range before {
+		if finding.Amount() == 0 || finding.Basis == 0 {
 			continue
 		}
-		basis := f.key()
-		basis.kind = basisKind(f.Kind)
-		follow := Followed{Finding: f, Progress: Stopped, Now: now[f.key()]}
+		basis := finding.key()
+		basis.kind = basisKind(finding.Kind)
+		follow := Followed{Finding: finding, Progress: Stopped, Now: now[finding.key()]}
 		if held[basis] > 0 {
-			expected := scale(held[basis], f.Amount(), f.Basis)
+			expected := scale(held[basis], finding.Amount(), finding.Basis)
 			follow.Saved = max(0, expected-follow.Now)
 			switch {
 			case 2*follow.Now <= expected:
@@ -410,7 +411,7 @@ func FollowUp(before []Finding, seen Seen, price Price) []Followed {
 			}
 		}
 		unit, micro := int64(hour), price.GPU
-		switch f.Resource {
+		switch finding.Resource {
 		case CPUTime:
 			micro = price.CPU
 		case MemoryTime:
@@ -450,26 +451,34 @@ func heldNow(seen Seen) map[key]int64 {
 		out[k] = g.held
 		k.resource = CPUTime
 		out[k] = g.cpu
-		if w := g.by[Ended]; w != nil {
+		if work := g.by[Ended]; work != nil {
 			k.kind = CPUs
-			out[k] = w.CPUMeasured
+			out[k] = work.CPUMeasured
 			k.kind = Memory
 			k.resource = MemoryTime
-			out[k] = w.MemHeld
+			out[k] = work.MemHeld
 		}
 	}
-	for _, n := range seen.Nodes {
-		out[key{kind: Drained, resource: GPUTime, node: n.Name}] = n.Bought
+	for _, node := range seen.Nodes {
+		out[key{kind: Drained, resource: GPUTime, node: node.Name}] = node.Bought
 	}
-	for _, p := range seen.Places {
-		out[key{kind: Slow, resource: GPUTime, node: p.Node}] += p.Had
+	for _, place := range seen.Places {
+		out[key{kind: Slow, resource: GPUTime, node: place.Node}] += place.Had
 	}
-	for _, s := range seen.Spreads {
-		k := key{kind: Straggler, resource: s.Resource, user: s.User, account: s.Account, jobName: s.JobName}
-		out[k] += s.Held
+	for _, spread := range seen.Spreads {
+		k := key{
+			kind:     Straggler,
+			resource: spread.Resource,
+			user:     spread.User,
+			account:  spread.Account,
+			jobName:  spread.JobName,
+		}
+		out[k] += spread.Held
 	}
-	for _, d := range seen.Devices {
-		out[key{kind: SlowGPU, resource: GPUTime, node: d.Node, device: d.UUID}] += d.Alone
+	for _, device := range seen.Devices {
+		out[key{
+			kind: SlowGPU, resource: GPUTime, node: device.Node, device: device.UUID,
+		}] += device.Alone
 	}
 	return out
 }

@@ -19,11 +19,11 @@ type Found struct {
 func Sum(before, now Seen, price Price) *Found {
 	list := Find(now)
 	Rank(list, price)
-	out := &Found{List: list[:min(len(list), MaxMetrics)]}
-	for _, f := range FollowUp(Find(before), now, price) {
-		if f.Resource == GPUTime {
-			out.SavedGPU += f.Saved
+	found := &Found{List: list[:min(len(list), MaxMetrics)]}
+	for _, followed := range FollowUp(Find(before), now, price) {
+		if followed.Resource == GPUTime {
+			found.SavedGPU += followed.Saved
 		}
 	}
-	return out
+	return found
 }

@@ -11,42 +11,46 @@ import (
 // findUneven is about runs on several nodes whose nodes worked unevenly: those that
 // were less active waited, for a node or for a part of the program.
 func findUneven(list []Spread) []Finding {
-	var out []Finding
-	for _, s := range list {
-		if s.Runs == 0 || s.Waited < MinAway {
+	var findings []Finding
+	for _, spread := range list {
+		if spread.Runs == 0 || spread.Waited < MinAway {
 			continue
 		}
 		f := Finding{
 			Kind:     Straggler,
-			User:     s.User,
-			Account:  s.Account,
-			JobName:  s.JobName,
-			Resource: s.Resource,
-			Runs:     s.Runs,
-			Basis:    s.Held,
+			User:     spread.User,
+			Account:  spread.Account,
+			JobName:  spread.JobName,
+			Resource: spread.Resource,
+			Runs:     spread.Runs,
+			Basis:    spread.Held,
 		}
-		if s.Resource == GPUTime {
+		if spread.Resource == GPUTime {
 			f.Step = "good"
-			f.GPU = s.Waited
-			f.Open = s.Open
+			f.GPU = spread.Waited
+			f.Open = spread.Open
 		} else {
-			f.CPU = s.Waited
+			f.CPU = spread.Waited
 		}
 		switch {
-		case s.LateRuns >= MinRuns && 2*s.LateRuns > s.Runs:
+		case spread.LateRuns >= MinRuns && 2*spread.LateRuns > spread.Runs:
 			f.Advice = fmt.Sprintf("in %d of %d uneven runs the other nodes waited for %s: leave it out, "+
-				"and look at its clocks, its fabric and its disks", s.LateRuns, s.Runs, s.Late)
-			f.Change = "#SBATCH --exclude=" + s.Late
-		case s.BehindRuns >= MinRuns && 2*s.BehindRuns > s.Runs:
+				"and look at its clocks, its fabric and its disks", spread.LateRuns, spread.Runs,
+				spread.Late)
+			f.Change = "#SBATCH --exclude=" + spread.Late
+		case spread.BehindRuns >= MinRuns && 2*spread.BehindRuns > spread.Runs:
 			f.Advice = fmt.Sprintf("in %d of %d uneven runs %s did less than most other nodes: see what "+
-				"its ranks get to do, and whether all of them started", s.BehindRuns, s.Runs, s.Behind)
+				"its ranks get to do, and whether all of them started", spread.BehindRuns,
+				spread.Runs, spread.Behind)
 		default:
 			f.Advice = fmt.Sprintf("the nodes of %s on several nodes waited for the busiest of them: "+
-				"divide the work evenly, or ask for fewer nodes", ofRuns(s.Runs, s.AllRuns))
+				"divide the work evenly, or ask for fewer nodes", ofRuns(
+				spread.Runs, spread.AllRuns,
+			))
 		}
-		out = append(out, f)
+		findings = append(findings, f)
 	}
-	return out
+	return findings
 }
 
 func ofRuns(n, all int64) string {
@@ -97,10 +101,10 @@ func (d Device) sameWork() string {
 func findSlowGPUs(devices []Device) []Finding {
 	var loaded []Device
 	basis := map[string]int64{}
-	for _, d := range devices {
-		basis[d.UUID] += d.Alone
-		if d.Load >= MinLoad && d.MHz > 0 {
-			loaded = append(loaded, d)
+	for _, device := range devices {
+		basis[device.UUID] += device.Alone
+		if device.Load >= MinLoad && device.MHz > 0 {
+			loaded = append(loaded, device)
 		}
 	}
 	slow := map[string]*slowGPU{}
@@ -108,24 +112,24 @@ func findSlowGPUs(devices []Device) []Finding {
 		slices.SortFunc(same, func(a, b Device) int {
 			return cmp.Or(cmp.Compare(a.MHz, b.MHz), cmp.Compare(a.UUID, b.UUID))
 		})
-		for i, d := range same {
+		for i, device := range same {
 			usual := medianOfOthers(same, i).MHz
-			if d.MHz*10 > usual*slowTenths {
+			if device.MHz*10 > usual*slowTenths {
 				break // those that follow have higher clocks, and others with a lower median
 			}
-			s := slow[d.UUID]
-			if s == nil {
-				s = &slowGPU{node: d.Node, uuid: d.UUID, index: d.Index}
-				slow[d.UUID] = s
+			gpu := slow[device.UUID]
+			if gpu == nil {
+				gpu = &slowGPU{node: device.Node, uuid: device.UUID, index: device.Index}
+				slow[device.UUID] = gpu
 			}
-			s.add(d, usual, int64(len(same)-1))
+			gpu.add(device, usual, int64(len(same)-1))
 		}
 	}
-	out := make([]Finding, 0, len(slow))
+	findings := make([]Finding, 0, len(slow))
 	for _, uuid := range slices.Sorted(maps.Keys(slow)) {
-		out = append(out, slow[uuid].finding(basis[uuid]))
+		findings = append(findings, slow[uuid].finding(basis[uuid]))
 	}
-	return out
+	return findings
 }
 
 // slowGPU is what is known of one slow device, over all programs.
@@ -137,15 +141,15 @@ type slowGPU struct {
 	worst, worstUsual, peers int64 // of the programs under which it is slowest
 }
 
-func (s *slowGPU) add(d Device, usual, peers int64) {
-	s.runs += d.Runs
-	s.load += d.Load
-	s.throttled += d.Throttled
-	open := scale(d.Open, usual-d.MHz, usual)
+func (s *slowGPU) add(device Device, usual, peers int64) {
+	s.runs += device.Runs
+	s.load += device.Load
+	s.throttled += device.Throttled
+	open := scale(device.Open, usual-device.MHz, usual)
 	s.open += open
-	s.lost += open + scale(d.Alone-d.Open, usual-d.MHz, usual)
-	if s.worst == 0 || d.MHz*s.worstUsual < s.worst*usual {
-		s.worst = d.MHz
+	s.lost += open + scale(device.Alone-device.Open, usual-device.MHz, usual)
+	if s.worst == 0 || device.MHz*s.worstUsual < s.worst*usual {
+		s.worst = device.MHz
 		s.worstUsual = usual
 		s.peers = peers
 	}

@@ -31,17 +31,17 @@ func groupWork(list []Work) []*group {
 	var order []*group
 	at := map[key]*group{}
 	for i := range list {
-		w := &list[i]
-		k := key{user: w.User, account: w.Account, jobName: w.JobName, node: w.Node}
+		work := &list[i]
+		k := key{user: work.User, account: work.Account, jobName: work.JobName, node: work.Node}
 		g := at[k]
 		if g == nil {
 			g = &group{key: k, by: map[Outcome]*Work{}}
 			at[k] = g
 			order = append(order, g)
 		}
-		g.by[w.Outcome] = w
-		g.held += w.GPUHeld
-		g.cpu += w.CPUHeld
+		g.by[work.Outcome] = work
+		g.held += work.GPUHeld
+		g.cpu += work.CPUHeld
 	}
 	slices.SortFunc(order, func(a, b *group) int { return compareKeys(a.key, b.key) })
 	return order
@@ -64,33 +64,33 @@ func (g *group) start(kind Kind, step string, runs, gpu int64) Finding {
 }
 
 func findInWork(g *group, uneven []Finding) []Finding {
-	var out []Finding
-	if w := g.by[Ended]; w != nil {
-		out = append(out, g.findIdle(w)...)
-		out = append(out, g.findSpare(w, uneven)...)
+	var findings []Finding
+	if work := g.by[Ended]; work != nil {
+		findings = append(findings, g.findIdle(work)...)
+		findings = append(findings, g.findSpare(work, uneven)...)
 	}
 	lost := func(outcome Outcome, kind Kind, step string, minRuns int64) *Finding {
-		w := g.by[outcome]
-		if w == nil || w.Runs < minRuns {
+		work := g.by[outcome]
+		if work == nil || work.Runs < minRuns {
 			return nil
 		}
-		f := g.start(kind, step, w.Runs, w.GPUHeld)
-		f.CPU = w.CPUHeld
+		finding := g.start(kind, step, work.Runs, work.GPUHeld)
+		finding.CPU = work.CPUHeld
 		if g.held == 0 {
-			f.Resource = CPUTime
-			f.Basis = g.cpu
+			finding.Resource = CPUTime
+			finding.Basis = g.cpu
 		}
-		out = append(out, f)
-		return &out[len(out)-1]
+		findings = append(findings, finding)
+		return &findings[len(findings)-1]
 	}
 	if f := lost(EarlyFailure, Crash, "failed_user", MinRuns); f != nil {
 		f.Advice = fmt.Sprintf(
 			"%d runs failed in their first minute: run one, read its errors, then submit the rest", f.Runs)
 		f.Change = "#SBATCH --dependency=afterok:FIRST_JOB"
 	}
-	if f := lost(LateFailure, Failing, "failed_user", MinRuns); f != nil {
-		f.Advice = fmt.Sprintf("%d runs failed after more than a minute: save checkpoints, "+
-			"and continue from the last", f.Runs)
+	if finding := lost(LateFailure, Failing, "failed_user", MinRuns); finding != nil {
+		finding.Advice = fmt.Sprintf("%d runs failed after more than a minute: save checkpoints, "+
+			"and continue from the last", finding.Runs)
 	}
 	if f := lost(LimitReached, TimedOut, "failed_timeout", 1); f != nil {
 		limit := g.by[LimitReached].MostLimit
@@ -100,12 +100,12 @@ func findInWork(g *group, uneven []Finding) []Finding {
 			f.Change = fmt.Sprintf("#SBATCH --time=%s --signal=B:USR1@300", clock(roundTime(2*limit)))
 		}
 	}
-	if f := lost(MemoryRanOut, OutOfMem, "failed_memory", 1); f != nil {
+	if finding := lost(MemoryRanOut, OutOfMem, "failed_memory", 1); finding != nil {
 		most := g.by[MemoryRanOut].MostMem
-		f.Advice = fmt.Sprintf("%s ran out of memory, with up to %d MiB a node",
-			counted(f.Runs, "run"), most)
+		finding.Advice = fmt.Sprintf("%s ran out of memory, with up to %d MiB a node",
+			counted(finding.Runs, "run"), most)
 		if most > 0 {
-			f.Change = fmt.Sprintf("#SBATCH --mem=%dG", gibibytes(most+most/2))
+			finding.Change = fmt.Sprintf("#SBATCH --mem=%dG", gibibytes(most+most/2))
 		}
 	}
 	if f := lost(WasPreempted, Preempted, "preempted", 1); f != nil {
@@ -119,106 +119,114 @@ func findInWork(g *group, uneven []Finding) []Finding {
 		f.Change = fmt.Sprintf("scontrol update nodename=%s state=drain reason=\"failed under %s\"",
 			g.node, counted(f.Runs, "run"))
 	}
-	return out
+	return findings
 }
 
 // findIdle is about devices of runs that ended well or go on.
-func (g *group) findIdle(w *Work) []Finding {
+func (g *group) findIdle(work *Work) []Finding {
 	const step = "held_idle"
-	var out []Finding
-	if w.AllIdle > 0 {
-		f := g.start(Idle, step, w.AllIdleRuns, w.AllIdle)
-		f.Advice = "no GPU of these runs did anything: ask for none, end the session, " +
+	var findings []Finding
+	if work.AllIdle > 0 {
+		finding := g.start(Idle, step, work.AllIdleRuns, work.AllIdle)
+		finding.Advice = "no GPU of these runs did anything: ask for none, end the session, " +
 			"or find out why the program does not see them"
-		f.Change = "#SBATCH --gpus=0"
-		out = append(out, f)
+		finding.Change = "#SBATCH --gpus=0"
+		findings = append(findings, finding)
 	}
-	if w.NeverUsed > 0 {
-		f := g.start(Unused, step, w.NeverUsedRuns, w.NeverUsed)
-		f.Advice = fmt.Sprintf("at most %d of %d GPUs did anything", w.MostWorked, w.MostGPUs)
-		if w.MostWorked < w.MostGPUs {
-			f.Change = fmt.Sprintf("#SBATCH --gpus=%d", w.MostWorked)
+	if work.NeverUsed > 0 {
+		finding := g.start(Unused, step, work.NeverUsedRuns, work.NeverUsed)
+		finding.Advice = fmt.Sprintf(
+			"at most %d of %d GPUs did anything", work.MostWorked, work.MostGPUs,
+		)
+		if work.MostWorked < work.MostGPUs {
+			finding.Change = fmt.Sprintf("#SBATCH --gpus=%d", work.MostWorked)
 		}
-		out = append(out, f)
+		findings = append(findings, finding)
 	}
-	if w.Between > 0 {
-		f := g.start(Input, step, w.BetweenRuns, w.Between)
-		f.Advice = "the GPUs wait for data or for another part of the program: " +
+	if work.Between > 0 {
+		finding := g.start(Input, step, work.BetweenRuns, work.Between)
+		finding.Advice = "the GPUs wait for data or for another part of the program: " +
 			"load data ahead, or share a device"
 		// Where the CPUs were busy all the time, more of them load data faster.
-		if w.MostNodes == 1 && 10*w.MostBusyCPUs >= 9*1000*w.MostCPUs && w.MostCPUs > 0 {
-			f.Change = fmt.Sprintf("#SBATCH --cpus-per-task=%d", 2*w.MostCPUs)
+		if work.MostNodes == 1 && 10*work.MostBusyCPUs >= 9*1000*work.MostCPUs &&
+			work.MostCPUs > 0 {
+			finding.Change = fmt.Sprintf("#SBATCH --cpus-per-task=%d", 2*work.MostCPUs)
 		}
-		out = append(out, f)
+		findings = append(findings, finding)
 	}
-	return out
+	return findings
 }
 
 // findSpare is about what else runs asked for and did not use. CPUs that waited for
 // another node are in the finding about that.
-func (g *group) findSpare(w *Work, uneven []Finding) []Finding {
-	var out []Finding
-	waited := slices.ContainsFunc(uneven, func(f Finding) bool {
-		return f.Resource == CPUTime && f.User == g.user && f.Account == g.account && f.JobName == g.jobName
+func (g *group) findSpare(work *Work, uneven []Finding) []Finding {
+	var findings []Finding
+	waited := slices.ContainsFunc(uneven, func(finding Finding) bool {
+		return finding.Resource == CPUTime && finding.User == g.user &&
+			finding.Account == g.account && finding.JobName == g.jobName
 	})
-	if w.MeasuredRuns >= MinRuns && w.MostCPUs >= 2 && !waited {
+	if work.MeasuredRuns >= MinRuns && work.MostCPUs >= 2 && !waited {
 		// A twentieth of a CPU is noise.
-		want := max((w.MostBusyCPUs-50+999)/1000, 1, w.MostNodes)
-		if want*4 <= w.MostCPUs*spareQuarters {
-			f := g.start(CPUs, "", w.MeasuredRuns, 0)
-			f.Resource = CPUTime
-			f.CPU = max(0, w.CPUMeasured-w.CPUUsed)
-			f.Basis = w.CPUMeasured
-			f.Advice = fmt.Sprintf("at most %d of %d CPUs were busy", want, w.MostCPUs)
-			if w.MostNodes == 1 {
-				f.Change = fmt.Sprintf("#SBATCH --cpus-per-task=%d", want)
+		want := max((work.MostBusyCPUs-50+999)/1000, 1, work.MostNodes)
+		if want*4 <= work.MostCPUs*spareQuarters {
+			finding := g.start(CPUs, "", work.MeasuredRuns, 0)
+			finding.Resource = CPUTime
+			finding.CPU = max(0, work.CPUMeasured-work.CPUUsed)
+			finding.Basis = work.CPUMeasured
+			finding.Advice = fmt.Sprintf("at most %d of %d CPUs were busy", want, work.MostCPUs)
+			if work.MostNodes == 1 {
+				finding.Change = fmt.Sprintf("#SBATCH --cpus-per-task=%d", want)
 			}
-			out = append(out, f)
+			findings = append(findings, finding)
 		}
 	}
-	if w.MeasuredRuns >= MinRuns && w.MostPeak > 0 {
-		want := gibibytes(w.MostPeak + w.MostPeak/4)
-		if want*1024*4 <= w.MostMem*spareQuarters {
-			f := g.start(Memory, "", w.MeasuredRuns, 0)
-			f.Resource = MemoryTime
-			f.Mem = w.MemUnused
-			f.Basis = w.MemHeld
-			f.Advice = fmt.Sprintf("at most %d of %d MiB a node were used", w.MostPeak, w.MostMem)
-			f.Change = fmt.Sprintf("#SBATCH --mem=%dG", want)
-			out = append(out, f)
+	if work.MeasuredRuns >= MinRuns && work.MostPeak > 0 {
+		want := gibibytes(work.MostPeak + work.MostPeak/4)
+		if want*1024*4 <= work.MostMem*spareQuarters {
+			finding := g.start(Memory, "", work.MeasuredRuns, 0)
+			finding.Resource = MemoryTime
+			finding.Mem = work.MemUnused
+			finding.Basis = work.MemHeld
+			finding.Advice = fmt.Sprintf(
+				"at most %d of %d MiB a node were used", work.MostPeak, work.MostMem,
+			)
+			finding.Change = fmt.Sprintf("#SBATCH --mem=%dG", want)
+			findings = append(findings, finding)
 		}
 	}
-	if w.LimitRuns >= MinRuns {
-		want := roundTime(w.LongestRun + w.LongestRun/4)
-		if want*4 <= w.MostLimit*spareQuarters {
-			f := g.start(TimeLimit, "", w.LimitRuns, 0)
+	if work.LimitRuns >= MinRuns {
+		want := roundTime(work.LongestRun + work.LongestRun/4)
+		if want*4 <= work.MostLimit*spareQuarters {
+			f := g.start(TimeLimit, "", work.LimitRuns, 0)
 			f.Resource = NoResource
 			f.Advice = fmt.Sprintf("the longest took %s of %s: a shorter limit fits into gaps "+
-				"before others start", clock(w.LongestRun), clock(w.MostLimit))
+				"before others start", clock(work.LongestRun), clock(work.MostLimit))
 			f.Change = "#SBATCH --time=" + clock(want)
-			out = append(out, f)
+			findings = append(findings, f)
 		}
 	}
-	return out
+	return findings
 }
 
-func findInNode(n Node) []Finding {
-	var out []Finding
-	if n.Drained >= MinAway {
-		out = append(out, Finding{
-			Kind: Drained, Node: n.Name, Resource: GPUTime, Step: "drained", GPU: n.Drained, Basis: n.Bought,
+func findInNode(node Node) []Finding {
+	var findings []Finding
+	if node.Drained >= MinAway {
+		findings = append(findings, Finding{
+			Kind: Drained, Node: node.Name, Resource: GPUTime, Step: "drained", GPU: node.Drained,
+			Basis:  node.Bought,
 			Advice: "the node is drained and no run held its GPUs: repair it, or return it",
-			Change: fmt.Sprintf("scontrol update nodename=%s state=resume", n.Name),
+			Change: fmt.Sprintf("scontrol update nodename=%s state=resume", node.Name),
 		})
 	}
-	if n.Down >= MinAway {
-		out = append(out, Finding{
-			Kind: Down, Node: n.Name, Resource: GPUTime, Step: "down", GPU: n.Down, Basis: n.Bought,
+	if node.Down >= MinAway {
+		findings = append(findings, Finding{
+			Kind: Down, Node: node.Name, Resource: GPUTime, Step: "down", GPU: node.Down,
+			Basis:  node.Bought,
 			Advice: "the node was down: sinfo -R says since when and why",
-			Change: fmt.Sprintf("scontrol update nodename=%s state=resume", n.Name),
+			Change: fmt.Sprintf("scontrol update nodename=%s state=resume", node.Name),
 		})
 	}
-	return out
+	return findings
 }
 
 // findSlow compares the same work on different nodes: the median of a node with
@@ -226,10 +234,10 @@ func findInNode(n Node) []Finding {
 func findSlow(places []Place) []Finding {
 	var measured []Place
 	had := map[string]int64{}
-	for _, p := range places {
-		had[p.Node] += p.Had
-		if p.Runs >= MinRuns && p.GPUs > 0 {
-			measured = append(measured, p)
+	for _, place := range places {
+		had[place.Node] += place.Had
+		if place.Runs >= MinRuns && place.GPUs > 0 {
+			measured = append(measured, place)
 		}
 	}
 	slow := map[string]*Finding{}
@@ -237,29 +245,38 @@ func findSlow(places []Place) []Finding {
 		slices.SortFunc(same, func(a, b Place) int {
 			return cmp.Or(cmp.Compare(a.Median, b.Median), cmp.Compare(a.Node, b.Node))
 		})
-		for i, p := range same {
+		for i, place := range same {
 			usual := medianOfOthers(same, i).Median
-			if p.Median*4 < usual*slowQuarters {
+			if place.Median*4 < usual*slowQuarters {
 				continue
 			}
-			lost := min(max(0, p.Total-p.Runs*usual)*p.GPUs, p.Had)
-			f := slow[p.Node]
+			lost := min(max(0, place.Total-place.Runs*usual)*place.GPUs, place.Had)
+			f := slow[place.Node]
 			if f == nil {
-				f = &Finding{Kind: Slow, Node: p.Node, Resource: GPUTime, Step: "good", Basis: had[p.Node]}
+				f = &Finding{
+					Kind:     Slow,
+					Node:     place.Node,
+					Resource: GPUTime,
+					Step:     "good",
+					Basis:    had[place.Node],
+				}
 				f.Advice = "the same jobs take a quarter longer there, or more, than on the other nodes: " +
 					"look at clocks, throttling, ECC and the fabric (muster gpu)"
-				f.Change = fmt.Sprintf("scontrol update nodename=%s state=drain reason=\"slower than its peers\"", p.Node)
-				slow[p.Node] = f
+				f.Change = fmt.Sprintf(
+					"scontrol update nodename=%s state=drain reason=\"slower than its peers\"",
+					place.Node,
+				)
+				slow[place.Node] = f
 			}
-			f.Runs += p.Runs
+			f.Runs += place.Runs
 			f.GPU += lost
 		}
 	}
-	out := make([]Finding, 0, len(slow))
+	findings := make([]Finding, 0, len(slow))
 	for _, node := range slices.Sorted(maps.Keys(slow)) {
-		out = append(out, *slow[node])
+		findings = append(findings, *slow[node])
 	}
-	return out
+	return findings
 }
 
 func counted(n int64, noun string) string {

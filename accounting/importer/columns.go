@@ -172,19 +172,19 @@ type layout []field
 // read over.
 func parseColumns(list []string) (layout, error) {
 	known, out := columnNames(), layout{}
-	for _, c := range list {
-		name, _, _ := strings.Cut(strings.ToLower(strings.TrimSpace(c)), "%")
-		f, ok := known[name]
+	for _, column := range list {
+		name, _, _ := strings.Cut(strings.ToLower(strings.TrimSpace(column)), "%")
+		wanted, ok := known[name]
 		if !ok && name != "-" && !slices.Contains(ignoredColumns(), name) {
-			return nil, fmt.Errorf("%w: sacct has no field %q", ErrColumns, c)
+			return nil, fmt.Errorf("%w: sacct has no field %q", ErrColumns, column)
 		}
-		if f != skip && slices.Contains(out, f) {
-			return nil, fmt.Errorf("%w: %q stands twice", ErrColumns, c)
+		if wanted != skip && slices.Contains(out, wanted) {
+			return nil, fmt.Errorf("%w: %q stands twice", ErrColumns, column)
 		}
-		out = append(out, f)
+		out = append(out, wanted)
 	}
 	has := func(list ...field) bool {
-		return slices.ContainsFunc(list, func(f field) bool { return slices.Contains(out, f) })
+		return slices.ContainsFunc(list, func(wanted field) bool { return slices.Contains(out, wanted) })
 	}
 	switch {
 	case !has(fJobID, fJobIDRaw):
@@ -204,11 +204,11 @@ func parseColumns(list []string) (layout, error) {
 
 // isHeader tells whether a line names columns.
 func isHeader(cells []string) bool {
-	known, n := columnNames(), 0
-	for _, c := range cells {
-		if _, ok := known[strings.ToLower(c)]; ok {
-			n++
+	known, named := columnNames(), 0
+	for _, cell := range cells {
+		if _, ok := known[strings.ToLower(cell)]; ok {
+			named++
 		}
 	}
-	return n >= 3 && n*2 >= len(cells)
+	return named >= 3 && named*2 >= len(cells)
 }

@@ -60,17 +60,17 @@ func Settle(
 	if err != nil {
 		return Compared{Sums: before, Outcome: Different}, err
 	}
-	out := Compared{Sums: after, Outcome: Different}
+	compared := Compared{Sums: after, Outcome: Different}
 	if after.Stored.Runs > before.Stored.Runs {
-		out.Late = after.Stored.Runs - before.Stored.Runs
+		compared.Late = after.Stored.Runs - before.Stored.Runs
 	}
 	switch {
 	case after.Equal():
-		out.Outcome = Same
+		compared.Outcome = Same
 	case after.Slurm.has(after.Stored) && after.Stored.has(before.Slurm):
-		out.Outcome = Growing
+		compared.Outcome = Growing
 	}
-	return out, nil
+	return compared, nil
 }
 
 // Reports is a store that answers queries about a ledger.
@@ -88,15 +88,15 @@ func StoredEnded(
 	ledger [16]byte,
 	from, to spec.Instant,
 ) (Said, error) {
-	pos, err := store.Position(ctx, ledger)
+	position, err := store.Position(ctx, ledger)
 	if err != nil {
 		return Said{}, err
 	}
 	scope := query.Scope{
 		Database: store.Database(),
 		Ledger:   ledger,
-		Seq:      pos.Seq,
-		Gen:      pos.Gen,
+		Seq:      position.Seq,
+		Gen:      position.Gen,
 		Now:      to,
 	}
 	window := query.Report{Start: from, End: to}

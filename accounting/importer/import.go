@@ -36,7 +36,7 @@ type Store interface {
 
 // Writer stores batches; see package clickhouse.
 type Writer interface {
-	Write(ctx context.Context, b *tally.Batch) error
+	Write(ctx context.Context, batch *tally.Batch) error
 	Position() tally.Position
 	// RollUp adds up days that are over; more tells that there are others.
 	RollUp(ctx context.Context) (more bool, err error)
@@ -56,10 +56,10 @@ func zero() Totals { return Totals{CPU: new(big.Int), GPU: new(big.Int), WaitedF
 type wide struct{ hi, lo uint64 }
 
 func (w *wide) add(a, b int64) {
-	hi, lo := bits.Mul64(uint64(a), uint64(b))
+	high, low := bits.Mul64(uint64(a), uint64(b))
 	var carry uint64
-	w.lo, carry = bits.Add64(w.lo, lo, 0)
-	w.hi, _ = bits.Add64(w.hi, hi, carry)
+	w.lo, carry = bits.Add64(w.lo, low, 0)
+	w.hi, _ = bits.Add64(w.hi, high, carry)
 }
 
 func (w wide) sum() *big.Int {
@@ -86,25 +86,25 @@ func (t *adding) add(row *tally.JobRow) {
 
 func (t *adding) totals() Totals { return Totals{t.runs, t.cpu.sum(), t.gpu.sum(), t.waiting.sum()} }
 
-func (t Totals) plus(o Totals) Totals {
+func (t Totals) plus(other Totals) Totals {
 	return Totals{
-		t.Runs + o.Runs,
-		new(big.Int).Add(t.CPU, o.CPU),
-		new(big.Int).Add(t.GPU, o.GPU),
-		new(big.Int).Add(t.WaitedFor, o.WaitedFor),
+		t.Runs + other.Runs,
+		new(big.Int).Add(t.CPU, other.CPU),
+		new(big.Int).Add(t.GPU, other.GPU),
+		new(big.Int).Add(t.WaitedFor, other.WaitedFor),
 	}
 }
 
 // Equal compares sums.
-func (t Totals) Equal(o Totals) bool {
-	return t.Runs == o.Runs && t.CPU.Cmp(o.CPU) == 0 && t.GPU.Cmp(o.GPU) == 0 &&
-		t.WaitedFor.Cmp(o.WaitedFor) == 0
+func (t Totals) Equal(other Totals) bool {
+	return t.Runs == other.Runs && t.CPU.Cmp(other.CPU) == 0 && t.GPU.Cmp(other.GPU) == 0 &&
+		t.WaitedFor.Cmp(other.WaitedFor) == 0
 }
 
 // Hours are microseconds as hours.
 func Hours(n *big.Int) float64 {
-	f, _ := new(big.Float).Quo(new(big.Float).SetInt(n), big.NewFloat(3.6e9)).Float64()
-	return f
+	hours, _ := new(big.Float).Quo(new(big.Float).SetInt(n), big.NewFloat(3.6e9)).Float64()
+	return hours
 }
 
 // ShownRejects is how many rejects are shown where no file takes them.
@@ -148,18 +148,18 @@ type Result struct {
 func (r *Result) Reconciled() bool { return r.Before.plus(r.Added).Equal(r.After) }
 
 // Sum adds another result, of an import that followed.
-func (r *Result) Sum(o *Result) {
+func (r *Result) Sum(other *Result) {
 	if r.Added.CPU == nil {
-		r.Before, r.Added = o.Before, zero()
+		r.Before, r.Added = other.Before, zero()
 	}
-	r.Lines += o.Lines
-	r.Jobs += o.Jobs
-	r.Steps += o.Steps
-	r.New += o.New
-	r.Open += o.Open
-	r.Known += o.Known
-	r.Rejected += o.Rejected
-	r.Added, r.After = r.Added.plus(o.Added), o.After
+	r.Lines += other.Lines
+	r.Jobs += other.Jobs
+	r.Steps += other.Steps
+	r.New += other.New
+	r.Open += other.Open
+	r.Known += other.Known
+	r.Rejected += other.Rejected
+	r.Added, r.After = r.Added.plus(other.Added), other.After
 }
 
 // run is one import being made.
@@ -190,7 +190,7 @@ const maxLine = 4 << 20
 func Import(ctx context.Context, config Config, dump io.Reader) (*Result, error) {
 	r := &run{Config: config, ctx: ctx, open: map[Key]bool{}, spare: make(chan []*job, 3)}
 	r.completeJob()
-	in, err := plainText(dump)
+	text, err := plainText(dump)
 	if err != nil {
 		return nil, err
 	}
@@ -206,7 +206,7 @@ func Import(ctx context.Context, config Config, dump io.Reader) (*Result, error)
 		r.open[Key{uids[i], restarts[i]}] = true
 	}
 	r.seq = config.Writer.Position().Seq
-	err = r.readDump(in)
+	err = r.readDump(text)
 	r.res.Added = r.added.totals()
 	if err != nil {
 		return &r.res, err
@@ -245,16 +245,16 @@ func (r *run) completeJob() {
 }
 
 // plainText unpacks gzip.
-func plainText(in io.Reader) (io.Reader, error) {
-	b := bufio.NewReaderSize(in, 1<<20)
-	if magic, err := b.Peek(2); err != nil || magic[0] != 0x1f || magic[1] != 0x8b {
-		return b, nil // what is too short to be packed is read as it is
+func plainText(dump io.Reader) (io.Reader, error) {
+	buffered := bufio.NewReaderSize(dump, 1<<20)
+	if magic, err := buffered.Peek(2); err != nil || magic[0] != 0x1f || magic[1] != 0x8b {
+		return buffered, nil // what is too short to be packed is read as it is
 	}
-	z, err := gzip.NewReader(b)
+	unzipped, err := gzip.NewReader(buffered)
 	if err != nil {
 		return nil, fmt.Errorf("unpack the dump: %w", err)
 	}
-	return z, nil
+	return unzipped, nil
 }
 
 // part is a chunk of jobs, the last of the dump or one before it.
@@ -265,7 +265,7 @@ type part struct {
 
 // readDump takes the dump line by line. Reading a chunk, preparing the one before
 // it and writing the one before that overlap.
-func (r *run) readDump(in io.Reader) error {
+func (r *run) readDump(text io.Reader) error {
 	chunks := make(chan part)
 	batches := make(chan *tally.Batch)
 	done := make(chan error, 2)
@@ -297,7 +297,7 @@ func (r *run) readDump(in io.Reader) error {
 		}
 		done <- err
 	}()
-	err := r.scan(in, func(chunk []*job, last bool) bool {
+	err := r.scan(text, func(chunk []*job, last bool) bool {
 		select {
 		case chunks <- part{chunk, last}:
 			return true
@@ -309,40 +309,40 @@ func (r *run) readDump(in io.Reader) error {
 	return errors.Join(err, <-done, <-done)
 }
 
-func (r *run) scan(in io.Reader, hand func(chunk []*job, last bool) bool) error {
-	s := bufio.NewScanner(in)
-	s.Buffer(make([]byte, 1<<20), maxLine)
+func (r *run) scan(text io.Reader, hand func(chunk []*job, last bool) bool) error {
+	scanner := bufio.NewScanner(text)
+	scanner.Buffer(make([]byte, 1<<20), maxLine)
 	cells := []string{}
 	if len(r.Columns) > 0 {
-		l, err := parseColumns(r.Columns)
+		columns, err := parseColumns(r.Columns)
 		if err != nil {
 			return err
 		}
-		r.lines = newLines(l, clocks{loc: r.Zone}, r.newJob)
+		r.lines = newLines(columns, clocks{loc: r.Zone}, r.newJob)
 	}
-	for n := 1; s.Scan(); n++ {
+	for number := 1; scanner.Scan(); number++ {
 		if err := r.ctx.Err(); err != nil {
 			return err
 		}
-		line := bytes.TrimSuffix(s.Bytes(), []byte("\r"))
-		if n == 1 {
+		line := bytes.TrimSuffix(scanner.Bytes(), []byte("\r"))
+		if number == 1 {
 			line = bytes.TrimPrefix(line, []byte("\ufeff"))
 		}
 		if len(line) == 0 {
 			continue
 		}
 		cells = r.splitLine(cells[:0], line)
-		if n <= r.Skip {
+		if number <= r.Skip {
 			continue
 		}
-		if n == 1 && isHeader(cells) || r.lines == nil {
+		if number == 1 && isHeader(cells) || r.lines == nil {
 			if err := r.readHead(cells); err != nil {
 				return err
 			}
 			continue
 		}
 		r.res.Lines++
-		r.takeLine(n, cells, line)
+		r.takeLine(number, cells, line)
 		if len(r.chunk) >= r.Batch && len(r.het) == 0 {
 			if !hand(r.chunk, false) {
 				return nil // what failed tells why
@@ -352,7 +352,7 @@ func (r *run) scan(in io.Reader, hand func(chunk []*job, last bool) bool) error 
 	}
 	r.shutJob()
 	r.endHet()
-	if err := s.Err(); err != nil {
+	if err := scanner.Err(); err != nil {
 		return fmt.Errorf("read the dump after line %d: %w", r.res.Lines, err)
 	}
 	if len(r.chunk) > 0 {
@@ -381,11 +381,11 @@ func (r *run) readHead(cells []string) error {
 	if cells[len(cells)-1] == "" { // sacct -p ends lines with the delimiter
 		cells = append(cells[:len(cells)-1:len(cells)-1], "-")
 	}
-	l, err := parseColumns(cells)
+	columns, err := parseColumns(cells)
 	if err != nil {
 		return err
 	}
-	r.lines = newLines(l, clocks{loc: r.Zone}, r.newJob)
+	r.lines = newLines(columns, clocks{loc: r.Zone}, r.newJob)
 	return nil
 }
 
@@ -417,24 +417,24 @@ func (r *run) splitLine(cells []string, bytes []byte) []string {
 func splitCSV(cells []string, line string) []string {
 	for {
 		if strings.HasPrefix(line, `"`) {
-			var b strings.Builder
+			var text strings.Builder
 			rest := line[1:]
 			for {
 				i := strings.IndexByte(rest, '"')
 				if i < 0 {
-					b.WriteString(rest)
+					text.WriteString(rest)
 					rest = ""
 					break
 				}
-				b.WriteString(rest[:i])
+				text.WriteString(rest[:i])
 				rest = rest[i+1:]
 				if !strings.HasPrefix(rest, `"`) {
 					break
 				}
-				b.WriteByte('"')
+				text.WriteByte('"')
 				rest = rest[1:]
 			}
-			cells = append(cells, b.String())
+			cells = append(cells, text.String())
 			if rest == "" {
 				return cells
 			}
@@ -450,10 +450,10 @@ func splitCSV(cells []string, line string) []string {
 	}
 }
 
-func (r *run) rejectLine(n int, line []byte, why string) {
+func (r *run) rejectLine(number int, line []byte, reason string) {
 	r.res.Rejected++
 	text := string(line[:min(len(line), 200)])
-	r.Rejected(Reject{n, why, strings.ToValidUTF8(text, "\ufffd")})
+	r.Rejected(Reject{number, reason, strings.ToValidUTF8(text, "\ufffd")})
 }
 
 // refuseFuture refuses a run whose time is in the future, by more than clocks differ: it
@@ -476,35 +476,35 @@ func (r *run) otherCluster(cells []string) string {
 }
 
 // takeLine takes one line: a job, or a step of the job before it.
-func (r *run) takeLine(n int, cells []string, line []byte) {
+func (r *run) takeLine(number int, cells []string, line []byte) {
 	if other := r.otherCluster(cells); other != "" {
-		r.rejectLine(n, line, "it is of cluster "+other)
+		r.rejectLine(number, line, "it is of cluster "+other)
 		return
 	}
 	if bytes.IndexByte(line, 0) >= 0 {
-		r.rejectLine(n, line, "it has a character NUL: the dump is damaged there")
+		r.rejectLine(number, line, "it has a character NUL: the dump is damaged there")
 		return
 	}
-	j, step, err := r.lines.parseLine(cells)
+	parsed, step, err := r.lines.parseLine(cells)
 	if err == nil {
-		err = r.refuseFuture(&j.row)
+		err = r.refuseFuture(&parsed.row)
 	}
 	switch {
 	case err != nil:
 		if step == "" {
 			r.shutJob() // its steps have no job either
 		}
-		r.rejectLine(n, line, err.Error())
+		r.rejectLine(number, line, err.Error())
 	case step == "":
 		r.shutJob()
-		j.line = n
-		r.cur = j
+		parsed.line = number
+		r.cur = parsed
 		r.res.Jobs++
-	case r.cur == nil || r.cur.row.JobID != j.steps[0].JobID:
-		r.rejectLine(n, line, "it is a step whose job does not stand before it")
+	case r.cur == nil || r.cur.row.JobID != parsed.steps[0].JobID:
+		r.rejectLine(number, line, "it is a step whose job does not stand before it")
 	default:
 		r.res.Steps++
-		r.cur.addStep(j)
+		r.cur.addStep(parsed)
 	}
 }
 
@@ -527,11 +527,11 @@ func (r *run) shutJob() {
 // many there are.
 func (r *run) endHet() {
 	size := uint32(0)
-	for _, j := range r.het {
-		size = max(size, j.row.HetOffset+1)
+	for _, component := range r.het {
+		size = max(size, component.row.HetOffset+1)
 	}
-	for _, j := range r.het {
-		j.row.HetSize = size
+	for _, component := range r.het {
+		component.row.HetSize = size
 	}
 	r.het = r.het[:0]
 }
@@ -539,10 +539,10 @@ func (r *run) endHet() {
 // prepareAll makes batches of chunks and hands on those with something in them.
 // The one before it may be being written meanwhile, but none before that.
 func (r *run) prepareAll(chunks <-chan part, hand func(*tally.Batch) bool) error {
-	n := 0
-	for p := range chunks {
-		batch := &r.batches[n%2]
-		if err := r.prepareChunk(batch, p); err != nil {
+	count := 0
+	for chunk := range chunks {
+		batch := &r.batches[count%2]
+		if err := r.prepareChunk(batch, chunk); err != nil {
 			return err
 		}
 		if batch.Last < batch.First {
@@ -552,7 +552,7 @@ func (r *run) prepareAll(chunks <-chan part, hand func(*tally.Batch) bool) error
 			return nil
 		}
 		r.known, r.before = r.before, r.known
-		n++
+		count++
 	}
 	return nil
 }
@@ -580,8 +580,8 @@ func (r *run) newJob() *job {
 
 // recycleJobs gives the jobs of a chunk back.
 func (r *run) recycleJobs(chunk []*job) {
-	for _, j := range chunk {
-		*j = job{}
+	for _, used := range chunk {
+		*used = job{}
 	}
 	select {
 	case r.spare <- chunk:
@@ -591,23 +591,23 @@ func (r *run) recycleJobs(chunk []*job) {
 
 // prepareChunk makes a batch of what is new of a chunk; where nothing is, it is
 // empty.
-func (r *run) prepareChunk(batch *tally.Batch, p part) error {
-	chunk := p.jobs
-	var from, to tally.Micros
-	for _, j := range chunk {
-		if j.over {
-			if from == 0 || j.row.End < from {
-				from = j.row.End
+func (r *run) prepareChunk(batch *tally.Batch, handed part) error {
+	chunk := handed.jobs
+	var from, until tally.Micros
+	for _, ended := range chunk {
+		if ended.over {
+			if from == 0 || ended.row.End < from {
+				from = ended.row.End
 			}
-			to = max(to, j.row.End)
+			until = max(until, ended.row.End)
 		}
 	}
 	if r.known == nil {
 		r.known = make(map[Key]bool, len(chunk))
 	}
 	clear(r.known)
-	if to > 0 {
-		uids, restarts, err := r.Store.Ended(r.ctx, r.Ledger, from, to)
+	if until > 0 {
+		uids, restarts, err := r.Store.Ended(r.ctx, r.Ledger, from, until)
 		if err != nil {
 			return err
 		}
@@ -617,15 +617,15 @@ func (r *run) prepareChunk(batch *tally.Batch, p part) error {
 		if r.res.First == 0 || from < r.res.First {
 			r.res.First = from
 		}
-		r.res.Last = max(r.res.Last, to)
+		r.res.Last = max(r.res.Last, until)
 	}
-	at := r.Now
-	if r.From != 0 && !p.last {
-		at = r.From
+	now := r.Now
+	if r.From != 0 && !handed.last {
+		now = r.From
 	}
 	*batch = tally.Batch{
 		First: r.seq + 1,
-		At:    at,
+		At:    now,
 		Jobs:  batch.Jobs[:0],
 		Live:  batch.Live[:0],
 		Nodes: batch.Nodes[:0],
@@ -638,8 +638,8 @@ func (r *run) prepareChunk(batch *tally.Batch, p part) error {
 		batch.Nodes,
 		len(chunk),
 	)
-	for _, j := range chunk {
-		r.putRun(batch, j)
+	for _, ended := range chunk {
+		r.putRun(batch, ended)
 	}
 	r.recycleJobs(chunk)
 	batch.Last = r.seq
@@ -647,47 +647,47 @@ func (r *run) prepareChunk(batch *tally.Batch, p part) error {
 }
 
 // putRun adds a run to the batch, unless the store has it.
-func (r *run) putRun(batch *tally.Batch, j *job) {
-	key := j.runKey()
+func (r *run) putRun(batch *tally.Batch, ended *job) {
+	key := ended.runKey()
 	if r.known[key] || r.before[key] {
 		r.res.Known++
 		return
 	}
 	r.seq++
-	j.row.Seq = r.seq
-	if !j.over {
+	ended.row.Seq = r.seq
+	if !ended.over {
 		r.res.Open++
 		r.open[key] = true
-		batch.Live = append(batch.Live, liveRow(j))
+		batch.Live = append(batch.Live, liveRow(ended))
 		return
 	}
 	r.known[key] = true
 	if r.open[key] {
 		delete(r.open, key)
-		batch.Live = append(batch.Live, tally.LiveRow{JobRow: j.row, Final: true})
+		batch.Live = append(batch.Live, tally.LiveRow{JobRow: ended.row, Final: true})
 	}
 	r.res.New++
-	r.added.add(&j.row)
-	batch.Jobs = append(batch.Jobs, j.row)
-	batch.Nodes = j.spreadOverNodes(batch.Nodes)
-	for _, s := range j.steps {
-		s.Seq = r.seq
-		batch.Steps = append(batch.Steps, s)
+	r.added.add(&ended.row)
+	batch.Jobs = append(batch.Jobs, ended.row)
+	batch.Nodes = ended.spreadOverNodes(batch.Nodes)
+	for _, row := range ended.steps {
+		row.Seq = r.seq
+		batch.Steps = append(batch.Steps, row)
 	}
 }
 
 // liveRow is a run that has not ended.
-func liveRow(j *job) tally.LiveRow {
-	out := tally.LiveRow{JobRow: j.row}
-	for i, name := range j.nodes {
-		part := func(total int64) int64 { return evenPart(total, int64(len(j.nodes)), int64(i)) }
-		out.HeldNodes = append(out.HeldNodes, name)
-		out.HeldCPUs = append(out.HeldCPUs, part(j.row.Alloc.CPUs))
-		out.HeldMem = append(out.HeldMem, part(j.row.Alloc.Mem))
-		out.HeldGPUs = append(out.HeldGPUs, part(j.row.Alloc.GPUs))
-		out.HeldTo = append(out.HeldTo, 0)
+func liveRow(open *job) tally.LiveRow {
+	row := tally.LiveRow{JobRow: open.row}
+	for i, name := range open.nodes {
+		part := func(total int64) int64 { return evenPart(total, int64(len(open.nodes)), int64(i)) }
+		row.HeldNodes = append(row.HeldNodes, name)
+		row.HeldCPUs = append(row.HeldCPUs, part(open.row.Alloc.CPUs))
+		row.HeldMem = append(row.HeldMem, part(open.row.Alloc.Mem))
+		row.HeldGPUs = append(row.HeldGPUs, part(open.row.Alloc.GPUs))
+		row.HeldTo = append(row.HeldTo, 0)
 	}
-	return out
+	return row
 }
 
 // Columns are those that a live Slurm is asked for, and that a dump should
@@ -743,6 +743,6 @@ func Columns() []string {
 }
 
 // mayHoldDelimiter tells whether a column is a text of the user, in which the delimiter may stand.
-func mayHoldDelimiter(f field) bool {
-	return f == fName || f == fComment || f == fSubmitLine || f == fWorkDir
+func mayHoldDelimiter(column field) bool {
+	return column == fName || column == fComment || column == fSubmitLine || column == fWorkDir
 }

@@ -34,10 +34,10 @@ type outage struct {
 func (s *Slurm) Nodes(
 	ctx context.Context,
 	config Config,
-	db NodeStore,
+	store NodeStore,
 	since, until time.Time,
 ) (int, error) {
-	known, err := db.NodeStates(ctx, config.Ledger)
+	known, err := store.NodeStates(ctx, config.Ledger)
 	if err != nil {
 		return 0, err
 	}
@@ -126,8 +126,8 @@ func latest(a, b time.Time) time.Time {
 
 // oldestNeeded is from when events are needed: the oldest newest row of a node.
 func oldestNeeded(known []tally.NodeStateRow, since time.Time) time.Time {
-	for _, r := range known {
-		if at := time.UnixMicro(r.At); r.Class != tally.ClassGone && at.Before(since) {
+	for _, row := range known {
+		if at := time.UnixMicro(row.At); row.Class != tally.ClassGone && at.Before(since) {
 			since = at
 		}
 	}
@@ -144,7 +144,7 @@ func nodeHistory(
 	begin, until tally.Micros,
 ) []tally.NodeStateRow {
 	const day = int64(24 * time.Hour / time.Microsecond)
-	var out []tally.NodeStateRow
+	var rows []tally.NodeStateRow
 	if covered := slices.ContainsFunc(list, func(o outage) bool { return o.to == 0 || o.to > until }); like.Class == tally.ClassDown &&
 		!covered {
 		// sinfo shows what slurmdbd was not told.
@@ -186,23 +186,23 @@ func nodeHistory(
 		times[at] = true
 	}
 	cur := prev
-	add := func(r tally.NodeStateRow, restated bool) {
-		r.Restated = restated
-		out = append(out, r)
-		cur = r
+	add := func(row tally.NodeStateRow, restated bool) {
+		row.Restated = restated
+		rows = append(rows, row)
+		cur = row
 	}
 	if !seen {
 		add(state(begin), false)
 	}
 	for _, at := range slices.Sorted(maps.Keys(times)) {
-		if r := state(at); at%day == 0 || !saysNothingNew(r, cur) {
-			add(r, at%day == 0)
+		if row := state(at); at%day == 0 || !saysNothingNew(row, cur) {
+			add(row, at%day == 0)
 		}
 	}
-	if r := state(until); !saysNothingNew(r, cur) { // other hardware
-		add(r, false)
+	if row := state(until); !saysNothingNew(row, cur) { // other hardware
+		add(row, false)
 	}
-	return out
+	return rows
 }
 
 // saysNothingNew tells that nothing is said anew.
@@ -214,20 +214,20 @@ func saysNothingNew(a, b tally.NodeStateRow) bool {
 // outOfService reads a state of sinfo or sacctmgr: what stands in the store for
 // it, or "" for a node in service.
 func outOfService(text string) string {
-	up := strings.ToUpper(text)
+	state := strings.ToUpper(text)
 	for _, power := range [...]string{"POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN"} {
-		up = strings.ReplaceAll(up, power, "")
+		state = strings.ReplaceAll(state, power, "")
 	}
 	switch {
-	case strings.Contains(up, "DOWN"):
+	case strings.Contains(state, "DOWN"):
 		return "DOWN"
-	case strings.Contains(up, "FAIL"):
+	case strings.Contains(state, "FAIL"):
 		return "FAIL"
-	case strings.Contains(up, "DRAIN"), strings.Contains(up, "DRNG"):
+	case strings.Contains(state, "DRAIN"), strings.Contains(state, "DRNG"):
 		return "DRAIN"
-	case strings.HasPrefix(up, "UNKNOWN") && !strings.Contains(up, "NOT_RESPONDING"):
+	case strings.HasPrefix(state, "UNKNOWN") && !strings.Contains(state, "NOT_RESPONDING"):
 		return "UNKNOWN"
-	case strings.HasSuffix(up, "*"), strings.Contains(up, "NOT_RESPONDING"):
+	case strings.HasSuffix(state, "*"), strings.Contains(state, "NOT_RESPONDING"):
 		return "NOT_RESPONDING"
 	}
 	return ""
@@ -243,21 +243,21 @@ func (s *Slurm) nodeCapacities(ctx context.Context) (map[string]tally.NodeStateR
 	}
 	nodes := map[string]tally.NodeStateRow{}
 	for line := range strings.Lines(string(out)) {
-		f := strings.SplitN(strings.TrimRight(line, "\r\n"), "|", 7)
-		if len(f) != 7 || f[0] == "" {
+		fields := strings.SplitN(strings.TrimRight(line, "\r\n"), "|", 7)
+		if len(fields) != 7 || fields[0] == "" {
 			return nil, fmt.Errorf("sinfo: %q is not what was asked for", line)
 		}
-		row, there := nodes[f[0]]
+		row, there := nodes[fields[0]]
 		if !there {
 			row = tally.NodeStateRow{
-				Node:  f[0],
+				Node:  fields[0],
 				State: "UP",
 				Class: tally.ClassUp,
-				GPUs:  parseGRES(f[5]),
+				GPUs:  parseGRES(fields[5]),
 			}
-			row.CPUs, err = strconv.ParseInt(strings.TrimSuffix(f[1], "+"), 10, 64)
+			row.CPUs, err = strconv.ParseInt(strings.TrimSuffix(fields[1], "+"), 10, 64)
 			if err == nil {
-				row.Mem, err = strconv.ParseInt(strings.TrimSuffix(f[2], "+"), 10, 64)
+				row.Mem, err = strconv.ParseInt(strings.TrimSuffix(fields[2], "+"), 10, 64)
 			}
 			if err != nil {
 				return nil, fmt.Errorf(
@@ -266,29 +266,29 @@ func (s *Slurm) nodeCapacities(ctx context.Context) (map[string]tally.NodeStateR
 					err,
 				)
 			}
-			if state := outOfService(f[4]); state != "" {
+			if state := outOfService(fields[4]); state != "" {
 				row.State = state
 				row.Class = tally.ClassDown
-				row.Reason = f[6]
+				row.Reason = fields[6]
 			}
 		}
-		if !slices.Contains(row.Partitions, f[3]) {
-			row.Partitions = append(row.Partitions, f[3])
+		if !slices.Contains(row.Partitions, fields[3]) {
+			row.Partitions = append(row.Partitions, fields[3])
 		}
-		nodes[f[0]] = row
+		nodes[fields[0]] = row
 	}
 	return nodes, nil
 }
 
 // nodeOutages are what slurmdbd recorded of nodes, by node, in order.
-func (s *Slurm) nodeOutages(ctx context.Context, from, to time.Time) (map[string][]outage, error) {
-	at := func(t time.Time) string { return t.In(time.Local).Format("2006-01-02T15:04:05") }
+func (s *Slurm) nodeOutages(ctx context.Context, from, until time.Time) (map[string][]outage, error) {
+	localTime := func(t time.Time) string { return t.In(time.Local).Format("2006-01-02T15:04:05") }
 	args := []string{
 		"-nP",
 		"show",
 		"event",
-		"start=" + at(from),
-		"end=" + at(to),
+		"start=" + localTime(from),
+		"end=" + localTime(until),
 		"format=NodeName,TimeStart,TimeEnd,State,User,Reason",
 	}
 	if s.Cluster != "" {
@@ -301,23 +301,23 @@ func (s *Slurm) nodeOutages(ctx context.Context, from, to time.Time) (map[string
 	clock := clocks{loc: time.Local}
 	out := map[string][]outage{}
 	for line := range strings.Lines(string(said)) {
-		f := strings.SplitN(strings.TrimRight(line, "\r\n"), "|", 6)
-		if len(f) != 6 {
-			return nil, fmt.Errorf("sacctmgr show event: %q has %d columns", line, len(f))
+		fields := strings.SplitN(strings.TrimRight(line, "\r\n"), "|", 6)
+		if len(fields) != 6 {
+			return nil, fmt.Errorf("sacctmgr show event: %q has %d columns", line, len(fields))
 		}
-		state := outOfService(f[3])
-		if f[0] == "" || state == "" { // of the cluster, or of no account here
+		state := outOfService(fields[3])
+		if fields[0] == "" || state == "" { // of the cluster, or of no account here
 			continue
 		}
-		o := outage{state: state, by: f[4], reason: f[5]}
-		o.from, err = clock.parseInstant(f[1])
+		found := outage{state: state, by: fields[4], reason: fields[5]}
+		found.from, err = clock.parseInstant(fields[1])
 		if err == nil {
-			o.to, err = clock.parseInstant(f[2])
+			found.to, err = clock.parseInstant(fields[2])
 		}
-		if err != nil || o.from == 0 || o.to != 0 && o.to < o.from {
+		if err != nil || found.from == 0 || found.to != 0 && found.to < found.from {
 			return nil, fmt.Errorf("sacctmgr show event: the times of %q cannot be read", line)
 		}
-		out[f[0]] = append(out[f[0]], o)
+		out[fields[0]] = append(out[fields[0]], found)
 	}
 	for _, list := range out {
 		slices.SortStableFunc(list, func(a, b outage) int { return cmp.Compare(a.from, b.from) })

@@ -50,33 +50,33 @@ type lines struct {
 	fresh  func() *job // an empty job
 }
 
-func newLines(l layout, c clocks, fresh func() *job) *lines {
-	out := &lines{width: len(l), last: l[len(l)-1], clocks: c, fresh: fresh}
+func newLines(columns layout, times clocks, fresh func() *job) *lines {
+	out := &lines{width: len(columns), last: columns[len(columns)-1], clocks: times, fresh: fresh}
 	for i := range out.at {
 		out.at[i] = -1
 	}
-	for i, f := range l {
-		if f != skip {
-			out.at[f] = i
+	for i, column := range columns {
+		if column != skip {
+			out.at[column] = i
 		}
 	}
 	return out
 }
 
 // cellOf is a cell; "" if there is no such column.
-func (l *lines) cellOf(cells []string, f field) string {
-	if i := l.at[f]; i >= 0 {
+func (l *lines) cellOf(cells []string, column field) string {
+	if i := l.at[column]; i >= 0 {
 		return cells[i]
 	}
 	return ""
 }
 
 // parseNumber is a cell with a whole number; 0 if it says nothing.
-func parseNumber(s string) (int64, error) {
-	if isBlank(s) {
+func parseNumber(text string) (int64, error) {
+	if isBlank(text) {
 		return 0, nil
 	}
-	n, err := strconv.ParseInt(s, 10, 64)
+	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 || n > 1<<53 {
 		return 0, errValue
 	}
@@ -90,9 +90,9 @@ type reader struct {
 	bad   error
 }
 
-func (r *reader) failReader(column string, f field) {
+func (r *reader) failReader(column string, cell field) {
 	if r.bad == nil {
-		text := r.cellOf(r.cells, f)
+		text := r.cellOf(r.cells, cell)
 		if len(text) > 60 {
 			text = text[:60]
 		}
@@ -102,36 +102,36 @@ func (r *reader) failReader(column string, f field) {
 
 func (r *reader) text(f field) string { return r.cellOf(r.cells, f) }
 
-func (r *reader) readNumber(column string, f field) int64 {
-	n, err := parseNumber(r.text(f))
+func (r *reader) readNumber(column string, cell field) int64 {
+	n, err := parseNumber(r.text(cell))
 	if err != nil {
-		r.failReader(column, f)
+		r.failReader(column, cell)
 	}
 	return n
 }
 
-func (r *reader) readTime(column string, f field) int64 {
-	n, err := r.clocks.parseInstant(r.text(f))
+func (r *reader) readTime(column string, cell field) int64 {
+	n, err := r.clocks.parseInstant(r.text(cell))
 	if err != nil {
-		r.failReader(column, f)
+		r.failReader(column, cell)
 	}
 	return n
 }
 
-func (r *reader) readSpan(column string, f field) int64 {
-	n, err := parseSpan(r.text(f))
+func (r *reader) readSpan(column string, cell field) int64 {
+	n, err := parseSpan(r.text(cell))
 	if err != nil {
-		r.failReader(column, f)
+		r.failReader(column, cell)
 	}
 	return n
 }
 
-func (r *reader) readTRES(column string, f field) amounts {
-	a, err := parseTRES(r.text(f))
+func (r *reader) readTRES(column string, cell field) amounts {
+	parsed, err := parseTRES(r.text(cell))
 	if err != nil {
-		r.failReader(column, f)
+		r.failReader(column, cell)
 	}
-	return a
+	return parsed
 }
 
 // ids is what a job's number says.
@@ -149,14 +149,14 @@ type ids struct {
 // .batch, .0 behind it.
 func parseIDs(shown, raw string) (ids, bool) {
 	out := ids{task: spec.NoTask, count: 1}
-	num := raw
-	if num == "" {
-		num = shown
+	number := raw
+	if number == "" {
+		number = shown
 	}
-	num, out.step, _ = strings.Cut(num, ".")
-	base := num
-	if i := strings.IndexAny(num, "_+"); i >= 0 {
-		base = num[:i]
+	number, out.step, _ = strings.Cut(number, ".")
+	base := number
+	if i := strings.IndexAny(number, "_+"); i >= 0 {
+		base = number[:i]
 	}
 	n, err := strconv.ParseUint(base, 10, 32)
 	if err != nil || n == 0 {
@@ -168,12 +168,12 @@ func parseIDs(shown, raw string) (ids, bool) {
 	}
 	shown, _, _ = strings.Cut(shown, ".")
 	if leader, offset, ok := strings.Cut(shown, "+"); ok {
-		l, err := strconv.ParseUint(leader, 10, 32)
-		o, err2 := strconv.ParseUint(offset, 10, 16)
+		leaderID, err := strconv.ParseUint(leader, 10, 32)
+		component, err2 := strconv.ParseUint(offset, 10, 16)
 		if err != nil || err2 != nil {
 			return out, false
 		}
-		out.leader, out.offset = uint32(l), uint32(o)
+		out.leader, out.offset = uint32(leaderID), uint32(component)
 		if raw == "" { // their numbers are in a row
 			out.id = out.leader + out.offset
 		}
@@ -207,18 +207,18 @@ func parseIDs(shown, raw string) (ids, bool) {
 // makeUID makes a number that stays the job's: its id, and a mark that tells it
 // from the job to which Slurm gave the same id again.
 func makeUID(i ids, raw, user, name string) uint64 {
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(user + "\x00" + name))
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(user + "\x00" + name))
 	if raw == "" && i.array != 0 {
-		_, _ = h.Write([]byte("\x00" + strconv.FormatInt(i.task, 10) + i.tasks))
-		return uint64(i.id) | uint64(h.Sum32())<<32
+		_, _ = hash.Write([]byte("\x00" + strconv.FormatInt(i.task, 10) + i.tasks))
+		return uint64(i.id) | uint64(hash.Sum32())<<32
 	}
-	return uint64(i.id) | uint64(h.Sum32()&0xffff)<<32
+	return uint64(i.id) | uint64(hash.Sum32()&0xffff)<<32
 }
 
 // stateKnown tells whether sacct has such a state, and whether it is the end.
-func stateKnown(s string) (over, known bool) {
-	switch s {
+func stateKnown(text string) (over, known bool) {
+	switch text {
 	case "COMPLETED",
 		"FAILED",
 		"TIMEOUT",
@@ -249,24 +249,24 @@ func stateKnown(s string) (over, known bool) {
 }
 
 // parseExit reads 1:0.
-func parseExit(s string) (spec.ExitStatus, bool) {
-	if isBlank(s) {
+func parseExit(text string) (spec.ExitStatus, bool) {
+	if isBlank(text) {
 		return spec.ExitStatus{}, true
 	}
-	code, sig, _ := strings.Cut(s, ":")
-	c, err := strconv.ParseInt(code, 10, 32)
+	code, sig, _ := strings.Cut(text, ":")
+	exitCode, err := strconv.ParseInt(code, 10, 32)
 	if err != nil {
 		return spec.ExitStatus{}, false
 	}
-	out := spec.ExitStatus{Code: int32(c)}
+	status := spec.ExitStatus{Code: int32(exitCode)}
 	if sig != "" {
-		n, err := strconv.ParseInt(sig, 10, 32)
+		signal, err := strconv.ParseInt(sig, 10, 32)
 		if err != nil {
-			return out, false
+			return status, false
 		}
-		out.Signal = int32(n)
+		status.Signal = int32(signal)
 	}
-	return out, true
+	return status, true
 }
 
 // parseLine reads one line. It is a job's, or, with a step's name, a step's.
@@ -357,7 +357,7 @@ func (r *reader) readJob(j *job, i ids, raw string) {
 	r.readTimes(j)
 	r.readSize(j)
 	row.Batch = len(j.steps) > 0
-	if s := r.text(fLimitRaw); !isBlank(s) {
+	if limit := r.text(fLimitRaw); !isBlank(limit) {
 		row.Limit = r.readNumber("TimelimitRaw", fLimitRaw) * 60_000_000
 	} else if !isBlank(r.text(fLimit)) {
 		row.Limit = r.readSpan("Timelimit", fLimit)
@@ -374,7 +374,7 @@ func (r *reader) readJob(j *job, i ids, raw string) {
 }
 
 func (r *reader) readState(j *job) {
-	name, by, cut := strings.Cut(r.text(fState), " by ")
+	name, canceller, cut := strings.Cut(r.text(fState), " by ")
 	name = strings.TrimSuffix(name, "+")
 	over, known := stateKnown(name)
 	if !known {
@@ -383,16 +383,16 @@ func (r *reader) readState(j *job) {
 	}
 	j.row.State, j.over = name, over
 	if name == "CANCELLED" {
-		n := uint64(0)
+		number := uint64(0)
 		if cut {
 			var err error
-			n, err = strconv.ParseUint(by, 10, 32)
+			number, err = strconv.ParseUint(canceller, 10, 32)
 			if err != nil {
 				r.failReader("State", fState)
 			}
 		}
-		u := uint32(n)
-		j.row.CancelledBy = &u
+		uid := uint32(number)
+		j.row.CancelledBy = &uid
 	}
 }
 
@@ -440,8 +440,8 @@ func (r *reader) readTimes(j *job) {
 
 func toAmounts(a amounts) tally.Amounts {
 	out := tally.Amounts{CPUs: a.cpus, Mem: a.mem, Nodes: a.nodes, GPUs: a.gpus, Billing: a.billing}
-	for _, o := range a.others {
-		out.Other = append(out.Other, spec.TRESCount{Name: o.name, N: o.n})
+	for _, other := range a.others {
+		out.Other = append(out.Other, spec.TRESCount{Name: other.name, N: other.n})
 	}
 	slices.SortFunc(
 		out.Other,
@@ -462,37 +462,37 @@ func firstNonZero(list ...int64) int64 {
 
 func (r *reader) readSize(j *job) {
 	row := &j.row
-	req, alloc := r.readTRES("ReqTRES", fReqTRES), r.readTRES("AllocTRES", fAllocTRES)
+	request, alloc := r.readTRES("ReqTRES", fReqTRES), r.readTRES("AllocTRES", fAllocTRES)
 	nodes, cpus := r.readNumber("NNodes", fNNodes), r.readNumber("NCPUS", fNCPUs)
 	asked := r.readNumber("ReqCPUS", fReqCPUs)
-	mem, err := reqMem(
+	memory, err := reqMem(
 		r.text(fReqMem),
-		firstNonZero(nodes, req.nodes),
-		firstNonZero(asked, req.cpus, cpus),
+		firstNonZero(nodes, request.nodes),
+		firstNonZero(asked, request.cpus, cpus),
 	)
 	if err != nil {
 		r.failReader("ReqMem", fReqMem)
 	}
 	gpus := firstNonZero(r.readNumber("gpus", fGPUs), parseGRES(r.text(fAllocGRES)))
 	row.Tasks = uint32(r.readNumber("NTasks", fNTasks))
-	req.cpus = firstNonZero(req.cpus, asked, cpus)
-	req.nodes = firstNonZero(req.nodes, nodes)
-	req.mem = firstNonZero(req.mem, mem)
-	req.gpus = firstNonZero(req.gpus, gpus)
-	row.Req = toAmounts(req)
-	row.ReqMem = firstNonZero(mem, req.mem)
-	row.ReqNodes = uint32(req.nodes)
+	request.cpus = firstNonZero(request.cpus, asked, cpus)
+	request.nodes = firstNonZero(request.nodes, nodes)
+	request.mem = firstNonZero(request.mem, memory)
+	request.gpus = firstNonZero(request.gpus, gpus)
+	row.Req = toAmounts(request)
+	row.ReqMem = firstNonZero(memory, request.mem)
+	row.ReqNodes = uint32(request.nodes)
 	if row.Start == 0 {
 		return
 	}
-	alloc.cpus = firstNonZero(cpus, alloc.cpus, req.cpus)
-	alloc.nodes = firstNonZero(alloc.nodes, nodes, req.nodes)
+	alloc.cpus = firstNonZero(cpus, alloc.cpus, request.cpus)
+	alloc.nodes = firstNonZero(alloc.nodes, nodes, request.nodes)
 	alloc.gpus = firstNonZero(alloc.gpus, gpus)
 	if r.at[fAllocTRES] < 0 {
-		alloc.mem = req.mem
-		alloc.gpus = firstNonZero(alloc.gpus, req.gpus)
+		alloc.mem = request.mem
+		alloc.gpus = firstNonZero(alloc.gpus, request.gpus)
 	}
-	alloc.billing = firstNonZero(alloc.billing, req.billing, alloc.cpus)
+	alloc.billing = firstNonZero(alloc.billing, request.billing, alloc.cpus)
 	row.Alloc = toAmounts(alloc)
 	row.NodeList = r.text(fNodeList)
 	if isBlank(row.NodeList) {
@@ -521,26 +521,26 @@ func (r *reader) readUse(j *job) {
 	} else if total != "" {
 		j.cpu, j.cpuSeen = r.readSpan("TotalCPU", fTotalCPU), true
 	}
-	if in := r.text(fInTot); in != "" {
+	if measured := r.text(fInTot); measured != "" {
 		// Amounts such as mem=1024K in bytes.
-		for part := range strings.SplitSeq(in, ",") {
-			if v, ok := strings.CutPrefix(part, "mem="); ok {
-				n, err := parseMemory(v)
+		for part := range strings.SplitSeq(measured, ",") {
+			if amount, ok := strings.CutPrefix(part, "mem="); ok {
+				bytes, err := parseMemory(amount)
 				if err != nil {
 					r.failReader("TRESUsageInTot", fInTot)
 				}
-				j.rss, j.rssSeen = n, true
+				j.rss, j.rssSeen = bytes, true
 			}
 		}
 	}
-	if s := r.text(fMaxRSS); s != "" {
-		n, err := parseMemory(s)
+	if peak := r.text(fMaxRSS); peak != "" {
+		bytes, err := parseMemory(peak)
 		if err != nil {
 			r.failReader("MaxRSS", fMaxRSS)
 		}
-		j.task, j.taskSeen = n, true
+		j.task, j.taskSeen = bytes, true
 		if !j.rssSeen {
-			j.rss, j.rssSeen = n*max(1, r.readNumber("NTasks", fNTasks)), true
+			j.rss, j.rssSeen = bytes*max(1, r.readNumber("NTasks", fNTasks)), true
 		}
 	}
 	j.energy = r.readNumber("ConsumedEnergyRaw", fEnergy) * 1000
@@ -614,16 +614,16 @@ func parseUsed(j *job) tally.Used {
 		used.PeakRSS = &rss
 	}
 	if j.energy > 0 {
-		e := j.energy
-		used.Energy = &e
+		energy := j.energy
+		used.Energy = &energy
 	}
 	return used
 }
 
 // addStep puts a step to its job: what the job's line does not say comes from its
 // steps.
-func (j *job) addStep(s *job) {
-	step := s.steps[0]
+func (j *job) addStep(line *job) {
+	step := line.steps[0]
 	step.UID = j.row.UID
 	step.Restarts = j.row.Restarts
 	step.Attempt = 1
@@ -632,11 +632,11 @@ func (j *job) addStep(s *job) {
 	step.Account = j.row.Account
 	j.row.Batch = j.row.Batch || step.Step == int32(spec.StepBatch)
 	j.steps = append(j.steps, step)
-	if s.rssSeen {
-		j.rss, j.rssSeen = max(j.rss, s.rss), true
+	if line.rssSeen {
+		j.rss, j.rssSeen = max(j.rss, line.rss), true
 	}
 	if j.energy == 0 && step.Step != int32(spec.StepExtern) {
-		j.energy = max(j.energy, s.energy)
+		j.energy = max(j.energy, line.energy)
 	}
 }
 
@@ -648,9 +648,9 @@ func (j *job) finishSteps() {
 	}
 	if !j.cpuSeen {
 		for i := range j.steps {
-			if u := &j.steps[i].Used; u.Measured {
-				j.cpu += u.UserCPU
-				j.system += u.SystemCPU
+			if used := &j.steps[i].Used; used.Measured {
+				j.cpu += used.UserCPU
+				j.system += used.SystemCPU
 				j.cpuSeen = true
 			}
 		}
@@ -669,18 +669,18 @@ func (j *job) finishSteps() {
 
 // evenPart is the i-th of n parts of a whole; the parts add up to it.
 func evenPart(total, n, i int64) int64 {
-	p := total / n
+	share := total / n
 	if i < total%n {
-		p++
+		share++
 	}
-	return p
+	return share
 }
 
 // spreadOverNodes spreads a run evenly over its nodes; the parts add up.
-func (j *job) spreadOverNodes(out []tally.NodeRow) []tally.NodeRow {
+func (j *job) spreadOverNodes(rows []tally.NodeRow) []tally.NodeRow {
 	row := &j.row
 	if row.Start == 0 || !j.over {
-		return out
+		return rows
 	}
 	names := j.nodes
 	if len(names) == 0 {
@@ -688,9 +688,9 @@ func (j *job) spreadOverNodes(out []tally.NodeRow) []tally.NodeRow {
 	}
 	part := func(total, i int64) int64 { return evenPart(total, int64(len(names)), i) }
 	whole := parseUsed(j)
-	for k, name := range names {
-		i := int64(k)
-		r := tally.NodeRow{
+	for index, name := range names {
+		i := int64(index)
+		nodeRow := tally.NodeRow{
 			Seq:       row.Seq,
 			UID:       row.UID,
 			Restarts:  row.Restarts,
@@ -709,16 +709,17 @@ func (j *job) spreadOverNodes(out []tally.NodeRow) []tally.NodeRow {
 			GPUs:      part(row.Alloc.GPUs, i),
 			Used:      whole,
 		}
-		r.Used.UserCPU, r.Used.SystemCPU = part(whole.UserCPU, i), part(whole.SystemCPU, i)
+		nodeRow.Used.UserCPU, nodeRow.Used.SystemCPU = part(whole.UserCPU, i),
+			part(whole.SystemCPU, i)
 		if whole.PeakRSS != nil {
-			p := part(*whole.PeakRSS, i)
-			r.Used.PeakRSS = &p
+			peak := part(*whole.PeakRSS, i)
+			nodeRow.Used.PeakRSS = &peak
 		}
 		if whole.Energy != nil {
-			e := part(*whole.Energy, i)
-			r.Used.Energy = &e
+			energy := part(*whole.Energy, i)
+			nodeRow.Used.Energy = &energy
 		}
-		out = append(out, r)
+		rows = append(rows, nodeRow)
 	}
-	return out
+	return rows
 }

@@ -109,8 +109,8 @@ func (r *REST) discoverVersion(ctx context.Context) error {
 		newest = n
 		r.path = path
 		r.takes = map[string]bool{}
-		for _, p := range what.Get.Parameters {
-			r.takes[p.Name] = true
+		for _, found := range what.Get.Parameters {
+			r.takes[found.Name] = true
 		}
 	}
 	if newest < 0 {
@@ -123,23 +123,23 @@ func (r *REST) discoverVersion(ctx context.Context) error {
 func (r *REST) eachJob(
 	ctx context.Context,
 	cluster string,
-	from, to time.Time,
+	from, until time.Time,
 	each func(*restJob) error,
 ) error {
 	if err := r.discoverVersion(ctx); err != nil {
 		return err
 	}
-	at := func(t time.Time) string { return "uts" + strconv.FormatInt(t.Unix(), 10) }
-	q := url.Values{"start_time": {at(from)}, "end_time": {at(to)}}
+	timestamp := func(t time.Time) string { return "uts" + strconv.FormatInt(t.Unix(), 10) }
+	query := url.Values{"start_time": {timestamp(from)}, "end_time": {timestamp(until)}}
 	if cluster != "" {
-		q.Set("cluster", cluster)
+		query.Set("cluster", cluster)
 	}
 	for _, flag := range [...]string{"show_duplicates", "disable_truncate_usage_time"} {
 		if r.takes[flag] {
-			q.Set(flag, "true")
+			query.Set(flag, "true")
 		}
 	}
-	body, err := r.getPage(ctx, r.path, q)
+	body, err := r.getPage(ctx, r.path, query)
 	if err != nil {
 		return err
 	}
@@ -149,31 +149,31 @@ func (r *REST) eachJob(
 
 // readJobs reads the jobs of an answer one by one.
 func readJobs(answer io.Reader, each func(*restJob) error) error {
-	d := json.NewDecoder(answer)
-	if err := expectBracket(d, '{'); err != nil {
+	decoder := json.NewDecoder(answer)
+	if err := expectBracket(decoder, '{'); err != nil {
 		return err
 	}
 	found := false
-	for d.More() {
-		name, err := d.Token()
+	for decoder.More() {
+		name, err := decoder.Token()
 		if err != nil {
 			return fmt.Errorf("read slurmrestd's answer: %w", err)
 		}
 		switch name {
 		case "jobs":
 			found = true
-			err = eachOf(d, each)
+			err = eachOf(decoder, each)
 		case "errors":
-			err = eachOf(d, func(e *restError) error { return e.problem() })
+			err = eachOf(decoder, func(e *restError) error { return e.problem() })
 		default:
 			var skip json.RawMessage
-			err = d.Decode(&skip)
+			err = decoder.Decode(&skip)
 		}
 		if err != nil {
 			return fmt.Errorf("read slurmrestd's answer: %w", err)
 		}
 	}
-	if err := expectBracket(d, '}'); err != nil {
+	if err := expectBracket(decoder, '}'); err != nil {
 		return err
 	}
 	if !found {
@@ -183,8 +183,8 @@ func readJobs(answer io.Reader, each func(*restJob) error) error {
 }
 
 // expectBracket takes a bracket.
-func expectBracket(d *json.Decoder, want json.Delim) error {
-	got, err := d.Token()
+func expectBracket(decoder *json.Decoder, want json.Delim) error {
+	got, err := decoder.Token()
 	if err != nil {
 		return fmt.Errorf("read slurmrestd's answer: %w", err)
 	}
@@ -195,20 +195,20 @@ func expectBracket(d *json.Decoder, want json.Delim) error {
 }
 
 // eachOf takes a list one by one, so that a long one is never there whole.
-func eachOf[T any](d *json.Decoder, each func(*T) error) error {
-	if got, err := d.Token(); err != nil || got == nil {
+func eachOf[T any](decoder *json.Decoder, each func(*T) error) error {
+	if got, err := decoder.Token(); err != nil || got == nil {
 		return err // null
 	}
-	for d.More() {
-		v := new(T)
-		if err := d.Decode(v); err != nil {
+	for decoder.More() {
+		value := new(T)
+		if err := decoder.Decode(value); err != nil {
 			return err
 		}
-		if err := each(v); err != nil {
+		if err := each(value); err != nil {
 			return err
 		}
 	}
-	_, err := d.Token()
+	_, err := decoder.Token()
 	return err
 }
 
@@ -223,17 +223,17 @@ func (j *restJob) hasRun() bool {
 func (r *REST) sumEnded(
 	ctx context.Context,
 	cluster string,
-	from, to time.Time,
+	from, until time.Time,
 ) (sum Said, err error) {
-	err = r.eachJob(ctx, cluster, from, to, func(j *restJob) error {
-		end := time.Unix(j.Time.End.n, 0)
-		if !j.hasRun() || end.Before(from) || !end.Before(to) {
+	err = r.eachJob(ctx, cluster, from, until, func(job *restJob) error {
+		end := time.Unix(job.Time.End.n, 0)
+		if !job.hasRun() || end.Before(from) || !end.Before(until) {
 			return nil
 		}
 		sum.Runs++
-		for _, t := range j.TRES.Allocated {
-			if t.Type == "cpu" {
-				sum.CPUSeconds += t.Count.n * j.Time.Elapsed.n
+		for _, tres := range job.TRES.Allocated {
+			if tres.Type == "cpu" {
+				sum.CPUSeconds += tres.Count.n * job.Time.Elapsed.n
 			}
 		}
 		return nil
@@ -245,14 +245,14 @@ func (r *REST) sumEnded(
 func (r *REST) writeLines(
 	ctx context.Context,
 	cluster string,
-	from, to time.Time,
+	from, until time.Time,
 	out io.Writer,
 ) error {
 	if _, err := io.WriteString(out, strings.Join(restColumns(), "|")+"\n"); err != nil {
 		return err
 	}
-	return r.eachJob(ctx, cluster, from, to, func(j *restJob) error {
-		_, err := io.WriteString(out, j.sacctLines())
+	return r.eachJob(ctx, cluster, from, until, func(job *restJob) error {
+		_, err := io.WriteString(out, job.sacctLines())
 		return err
 	})
 }

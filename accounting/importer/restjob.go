@@ -57,32 +57,32 @@ type restNumber struct {
 }
 
 // UnmarshalJSON reads either form; what is neither is no number.
-func (r *restNumber) UnmarshalJSON(b []byte) error {
-	var o struct {
+func (r *restNumber) UnmarshalJSON(data []byte) error {
+	var object struct {
 		Set, Infinite bool
 		Number        json.Number
 	}
 	var plain json.Number
 	switch {
-	case bytes.HasPrefix(b, []byte("{")):
-		if err := json.Unmarshal(b, &o); err != nil {
+	case bytes.HasPrefix(data, []byte("{")):
+		if err := json.Unmarshal(data, &object); err != nil {
 			return err
 		}
-		if !o.Set || o.Infinite {
+		if !object.Set || object.Infinite {
 			return nil
 		}
-		plain = o.Number
-	case json.Unmarshal(b, &plain) != nil:
+		plain = object.Number
+	case json.Unmarshal(data, &plain) != nil:
 		return nil // text: a state of its own
 	}
 	if plain == "" {
 		return nil
 	}
-	f, err := plain.Float64()
+	parsed, err := plain.Float64()
 	if err != nil {
 		return fmt.Errorf("the number %s cannot be read: %w", plain, err)
 	}
-	r.n, r.ok = int64(f), true
+	r.n, r.ok = int64(parsed), true
 	return nil
 }
 
@@ -97,11 +97,11 @@ func (r restNumber) text() string {
 type restText string
 
 // UnmarshalJSON takes the first of a list, as states are one since v0.0.40.
-func (t *restText) UnmarshalJSON(b []byte) error {
+func (t *restText) UnmarshalJSON(data []byte) error {
 	var list []string
-	if json.Unmarshal(b, (*string)(t)) != nil {
+	if json.Unmarshal(data, (*string)(t)) != nil {
 		*t = ""
-		if json.Unmarshal(b, &list) == nil && len(list) > 0 {
+		if json.Unmarshal(data, &list) == nil && len(list) > 0 {
 			*t = restText(list[0])
 		}
 	}
@@ -155,9 +155,9 @@ func tresList(list []restTRES) string {
 }
 
 func tresCount(list []restTRES, name string) string {
-	for _, t := range list {
-		if t.Type == name {
-			return t.Count.text()
+	for _, tres := range list {
+		if tres.Type == name {
+			return tres.Count.text()
 		}
 	}
 	return ""
@@ -225,14 +225,14 @@ type restStep struct {
 type restStepID string
 
 // UnmarshalJSON reads all three.
-func (id *restStepID) UnmarshalJSON(b []byte) error {
+func (id *restStepID) UnmarshalJSON(data []byte) error {
 	var o struct {
 		ID json.RawMessage `json:"step_id"`
 	}
-	if json.Unmarshal(b, &o) == nil && o.ID != nil {
-		b = o.ID
+	if json.Unmarshal(data, &o) == nil && o.ID != nil {
+		data = o.ID
 	}
-	text := strings.Trim(string(b), `"`)
+	text := strings.Trim(string(data), `"`)
 	*id = restStepID(text[strings.LastIndexByte(text, '.')+1:])
 	return nil
 }
@@ -266,15 +266,15 @@ func escapeCell(text string) string {
 func (j *restJob) sacctLines() string {
 	var out strings.Builder
 	row := func(values map[string]string) {
-		for i, c := range restColumns() {
+		for i, column := range restColumns() {
 			if i > 0 {
 				out.WriteByte('|')
 			}
-			if c == "JobName" { // the last, which may have anything but ends of lines
-				out.WriteString(strings.NewReplacer("\n", " ", "\r", " ").Replace(values[c]))
+			if column == "JobName" { // the last, which may have anything but ends of lines
+				out.WriteString(strings.NewReplacer("\n", " ", "\r", " ").Replace(values[column]))
 				continue
 			}
-			out.WriteString(escapeCell(values[c]))
+			out.WriteString(escapeCell(values[column]))
 		}
 		out.WriteByte('\n')
 	}

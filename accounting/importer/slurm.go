@@ -121,11 +121,11 @@ func (s *Slurm) Pull(
 		if config.From == 0 {
 			config.From = spec.Instant(from.UnixNano())
 		}
-		res, err := s.stretch(ctx, config, list, from, to)
+		result, err := s.stretch(ctx, config, list, from, to)
 		if err != nil {
 			return err
 		}
-		each(res)
+		each(result)
 	}
 	return nil
 }
@@ -174,11 +174,11 @@ func (s *Slurm) stretch(
 		}
 		return drained
 	})
-	res, err := Import(ctx, config, &untilEnd{out, end})
+	result, err := Import(ctx, config, &untilEnd{out, end})
 	if werr := end(); werr != nil && !errors.Is(err, werr) {
 		err = errors.Join(err, werr)
 	}
-	return res, err
+	return result, err
 }
 
 // untilEnd reads what a command prints. It ends only where the command ended
@@ -188,8 +188,8 @@ type untilEnd struct {
 	end  func() error
 }
 
-func (u *untilEnd) Read(b []byte) (int, error) {
-	n, err := u.from.Read(b)
+func (u *untilEnd) Read(data []byte) (int, error) {
+	n, err := u.from.Read(data)
 	if errors.Is(err, io.EOF) {
 		if bad := u.end(); bad != nil {
 			return n, bad
@@ -230,16 +230,17 @@ func (s *Slurm) Ended(ctx context.Context, from, to time.Time) (Said, error) {
 	}
 	var sum Said
 	for line := range strings.Lines(string(out)) {
-		f := strings.Split(strings.TrimSpace(line), "|")
-		if len(f) != 6 {
-			return Said{}, fmt.Errorf("sacct: %q has %d columns", line, len(f))
+		fields := strings.Split(strings.TrimSpace(line), "|")
+		if len(fields) != 6 {
+			return Said{}, fmt.Errorf("sacct: %q has %d columns", line, len(fields))
 		}
-		state, _, _ := strings.Cut(f[0], " ")
-		if over, _ := stateKnown(state); !over || isBlank(f[1]) || isBlank(f[2]) || isBlank(f[5]) {
+		state, _, _ := strings.Cut(fields[0], " ")
+		if over, _ := stateKnown(state); !over || isBlank(fields[1]) || isBlank(fields[2]) ||
+			isBlank(fields[5]) {
 			continue
 		}
 		var n [3]int64
-		for i, text := range f[2:5] {
+		for i, text := range fields[2:5] {
 			n[i], err = parseNumber(text)
 			if err != nil {
 				return Said{}, fmt.Errorf("sacct: %q %w", line, err)

@@ -26,8 +26,8 @@ type database struct{ Database }
 
 // Totals implements Store.
 func (d database) Totals(ctx context.Context, ledger [16]byte) (Totals, error) {
-	var t Totals
+	var totals Totals
 	var err error
-	t.Runs, t.CPU, t.GPU, t.WaitedFor, err = d.Sums(ctx, ledger)
-	return t, err
+	totals.Runs, totals.CPU, totals.GPU, totals.WaitedFor, err = d.Sums(ctx, ledger)
+	return totals, err
 }

@@ -13,8 +13,8 @@ import (
 var errValue = errors.New("cannot be read")
 
 // isBlank tells a cell that says nothing.
-func isBlank(s string) bool {
-	switch s {
+func isBlank(text string) bool {
+	switch text {
 	case "", "Unknown", "None", "N/A", "None assigned", "INVALID", "UNLIMITED", "Partition_Limit":
 		return true
 	}
@@ -30,125 +30,125 @@ type clocks struct {
 }
 
 // parseInstant is a time in microseconds; 0 = none.
-func (c *clocks) parseInstant(s string) (int64, error) {
-	if isBlank(s) {
+func (c *clocks) parseInstant(text string) (int64, error) {
+	if isBlank(text) {
 		return 0, nil
 	}
-	if !isDateTime(s) {
-		sec, err := strconv.ParseInt(s, 10, 64) // SLURM_TIME_FORMAT=%s
+	if !isDateTime(text) {
+		seconds, err := strconv.ParseInt(text, 10, 64) // SLURM_TIME_FORMAT=%s
 		if err != nil {
 			return 0, errValue
 		}
-		return checkTime(sec)
+		return checkTime(seconds)
 	}
-	if c.loc == time.UTC && len(s) == 19 {
-		if s[:10] != c.day {
-			t, err := time.Parse(time.DateOnly, s[:10])
+	if c.loc == time.UTC && len(text) == 19 {
+		if text[:10] != c.day {
+			parsed, err := time.Parse(time.DateOnly, text[:10])
 			if err != nil {
 				return 0, errValue
 			}
-			c.day, c.base = s[:10], t.Unix()
+			c.day, c.base = text[:10], parsed.Unix()
 		}
-		h := two(s[11:])
-		m := two(s[14:])
-		sec := two(s[17:])
-		inDay := 0 <= h && h <= 23 && 0 <= m && m <= 59
-		if !inDay || sec < 0 || sec > 60 {
+		hour := two(text[11:])
+		minute := two(text[14:])
+		second := two(text[17:])
+		inDay := 0 <= hour && hour <= 23 && 0 <= minute && minute <= 59
+		if !inDay || second < 0 || second > 60 {
 			return 0, errValue
 		}
-		return checkTime(c.base + int64(h)*3600 + int64(m)*60 + int64(sec))
+		return checkTime(c.base + int64(hour)*3600 + int64(minute)*60 + int64(second))
 	}
-	t, err := time.ParseInLocation("2006-01-02T15:04:05", strings.Replace(s, " ", "T", 1), c.loc)
+	parsed, err := time.ParseInLocation("2006-01-02T15:04:05", strings.Replace(text, " ", "T", 1), c.loc)
 	if err != nil {
 		return 0, errValue
 	}
-	return checkTime(t.Unix())
+	return checkTime(parsed.Unix())
 }
 
-func two(s string) int {
-	if s[0] < '0' || s[0] > '9' || s[1] < '0' || s[1] > '9' {
+func two(text string) int {
+	if text[0] < '0' || text[0] > '9' || text[1] < '0' || text[1] > '9' {
 		return -1
 	}
-	return int(s[0]-'0')*10 + int(s[1]-'0')
+	return int(text[0]-'0')*10 + int(text[1]-'0')
 }
 
 // checkTime keeps what Slurm can mean: 0 is no time, and nothing was before it
 // or will be after the year 2200.
-func checkTime(sec int64) (int64, error) {
-	if sec < 0 || sec > 7_258_118_400 {
+func checkTime(seconds int64) (int64, error) {
+	if seconds < 0 || seconds > 7_258_118_400 {
 		return 0, errValue
 	}
-	return sec * 1_000_000, nil
+	return seconds * 1_000_000, nil
 }
 
 // parseSpan is [DD-[HH:]]MM:SS[.mmm] in microseconds.
-func parseSpan(s string) (int64, error) {
-	if isBlank(s) {
+func parseSpan(text string) (int64, error) {
+	if isBlank(text) {
 		return 0, nil
 	}
 	days := int64(0)
-	if d, rest, ok := strings.Cut(s, "-"); ok {
-		n, err := strconv.ParseUint(d, 10, 31)
+	if dayText, rest, ok := strings.Cut(text, "-"); ok {
+		parsed, err := strconv.ParseUint(dayText, 10, 31)
 		if err != nil {
 			return 0, errValue
 		}
-		days, s = int64(n), rest
+		days, text = int64(parsed), rest
 	}
-	frac := int64(0)
-	if whole, f, ok := strings.Cut(s, "."); ok {
-		if len(f) == 0 || len(f) > 6 {
+	micros := int64(0)
+	if whole, fraction, ok := strings.Cut(text, "."); ok {
+		if len(fraction) == 0 || len(fraction) > 6 {
 			return 0, errValue
 		}
-		n, err := strconv.ParseUint(f, 10, 31)
+		parsed, err := strconv.ParseUint(fraction, 10, 31)
 		if err != nil {
 			return 0, errValue
 		}
-		for range 6 - len(f) {
-			n *= 10
+		for range 6 - len(fraction) {
+			parsed *= 10
 		}
-		s, frac = whole, int64(n)
+		text, micros = whole, int64(parsed)
 	}
-	sec := int64(0)
+	seconds := int64(0)
 	parts := 0
 	more := true
 	for ; more; parts++ {
 		var p string
-		p, s, more = strings.Cut(s, ":")
-		n, err := strconv.ParseUint(p, 10, 31)
+		p, text, more = strings.Cut(text, ":")
+		parsed, err := strconv.ParseUint(p, 10, 31)
 		if err != nil {
 			return 0, errValue
 		}
-		sec = sec*60 + int64(n)
+		seconds = seconds*60 + int64(parsed)
 	}
 	if parts < 2 || parts > 3 {
 		return 0, errValue
 	}
-	return (days*86_400+sec)*1_000_000 + frac, nil
+	return (days*86_400+seconds)*1_000_000 + micros, nil
 }
 
 // parseScaled is a number with a unit K, M, G, T, P or E of 1024, in units of unit.
 // Without one it is in units of bare.
-func parseScaled(s string, bare, unit float64) (int64, error) {
-	if s == "" {
+func parseScaled(text string, bare, unit float64) (int64, error) {
+	if text == "" {
 		return 0, nil
 	}
 	scale := bare
-	if i := strings.IndexByte("KMGTPE", s[len(s)-1]&^0x20); i >= 0 &&
-		(s[len(s)-1] < '0' || s[len(s)-1] > '9') {
+	if i := strings.IndexByte("KMGTPE", text[len(text)-1]&^0x20); i >= 0 &&
+		(text[len(text)-1] < '0' || text[len(text)-1] > '9') {
 		scale = 1024
 		for range i {
 			scale *= 1024
 		}
-		s = s[:len(s)-1]
+		text = text[:len(text)-1]
 	}
-	if n, err := strconv.ParseInt(s, 10, 63); err == nil && n >= 0 && scale == unit {
+	if n, err := strconv.ParseInt(text, 10, 63); err == nil && n >= 0 && scale == unit {
 		return n, nil
 	}
-	f, err := strconv.ParseFloat(s, 64)
-	if err != nil || f < 0 || f*scale/unit > 9e18 {
+	scaled, err := strconv.ParseFloat(text, 64)
+	if err != nil || scaled < 0 || scaled*scale/unit > 9e18 {
 		return 0, errValue
 	}
-	return int64(f*scale/unit + 0.5), nil
+	return int64(scaled*scale/unit + 0.5), nil
 }
 
 const (
@@ -157,23 +157,23 @@ const (
 )
 
 // parseKilohertz reads a frequency as sacct writes it: kHz, with units of 1000.
-func parseKilohertz(s string) (uint32, error) {
+func parseKilohertz(text string) (uint32, error) {
 	unit := 1.0
-	if i := strings.IndexByte("KMG", s[len(s)-1]); i >= 0 {
-		s = s[:len(s)-1]
+	if i := strings.IndexByte("KMG", text[len(text)-1]); i >= 0 {
+		text = text[:len(text)-1]
 		for ; i >= 0; i-- {
 			unit *= 1000
 		}
 	}
-	n, err := strconv.ParseFloat(s, 64)
-	if err != nil || !(n >= 0 && n*unit <= math.MaxUint32) {
+	amount, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(amount >= 0 && amount*unit <= math.MaxUint32) {
 		return 0, errValue
 	}
-	return uint32(math.Round(n * unit)), nil
+	return uint32(math.Round(amount * unit)), nil
 }
 
 // parseMemory is an amount of memory as MaxRSS gives it: bare numbers are bytes.
-func parseMemory(s string) (int64, error) { return parseScaled(s, 1, 1) }
+func parseMemory(text string) (int64, error) { return parseScaled(text, 1, 1) }
 
 // amounts are a TRES list.
 type amounts struct {
@@ -188,21 +188,21 @@ type other struct {
 }
 
 // parseTRES reads cpu=8,mem=24000M,node=1,gres/gpu=2.
-func parseTRES(s string) (amounts, error) {
+func parseTRES(text string) (amounts, error) {
 	var a amounts
-	for s != "" {
+	for text != "" {
 		var part string
-		part, s, _ = strings.Cut(s, ",")
-		name, v, ok := strings.Cut(part, "=")
+		part, text, _ = strings.Cut(text, ",")
+		name, value, ok := strings.Cut(part, "=")
 		if !ok || name == "" {
 			return a, errValue
 		}
 		var err error
 		var n int64
 		if name == "mem" {
-			n, err = parseScaled(v, mib, mib)
+			n, err = parseScaled(value, mib, mib)
 		} else {
-			n, err = parseScaled(v, 1, 1)
+			n, err = parseScaled(value, 1, 1)
 		}
 		if err != nil {
 			return a, err
@@ -232,9 +232,9 @@ func parseTRES(s string) (amounts, error) {
 }
 
 // parseGRES reads gpu:2 or gpu:v100:2 (AllocGRES of old releases).
-func parseGRES(s string) int64 {
+func parseGRES(text string) int64 {
 	sum := int64(0)
-	for part := range strings.SplitSeq(s, ",") {
+	for part := range strings.SplitSeq(text, ",") {
 		rest, ok := strings.CutPrefix(part, "gpu")
 		if !ok || rest == "" || rest[0] != ':' {
 			continue
@@ -249,34 +249,34 @@ func parseGRES(s string) int64 {
 
 // reqMem reads ReqMem: 4000M, 4Gn (a node), 1Gc (a CPU). Old releases print
 // the flag for "a CPU" as 2^31 MiB on top.
-func reqMem(s string, nodes, cpus int64) (int64, error) {
-	if isBlank(s) {
+func reqMem(text string, nodes, cpus int64) (int64, error) {
+	if isBlank(text) {
 		return 0, nil
 	}
 	per := int64(1)
-	switch s[len(s)-1] {
+	switch text[len(text)-1] {
 	case 'n':
-		per, s = max(nodes, 1), s[:len(s)-1]
+		per, text = max(nodes, 1), text[:len(text)-1]
 	case 'c':
-		per, s = max(cpus, 1), s[:len(s)-1]
+		per, text = max(cpus, 1), text[:len(text)-1]
 	}
-	n, err := parseScaled(s, mib, mib)
+	amount, err := parseScaled(text, mib, mib)
 	if err != nil {
 		return 0, err
 	}
-	if n >= 1<<31 {
-		n, per = n-1<<31, max(cpus, 1)
+	if amount >= 1<<31 {
+		amount, per = amount-1<<31, max(cpus, 1)
 	}
-	if n > 1<<40 {
+	if amount > 1<<40 {
 		return 0, errValue
 	}
-	return n * per, nil
+	return amount * per, nil
 }
 
 // isDateTime tells whether a text has the form 2006-01-02T15:04:05, with or without more behind it.
-func isDateTime(s string) bool {
-	if len(s) < len("2006-01-02T15:04:05") {
+func isDateTime(text string) bool {
+	if len(text) < len("2006-01-02T15:04:05") {
 		return false
 	}
-	return (s[10] == 'T' || s[10] == ' ') && s[13] == ':' && s[16] == ':'
+	return (text[10] == 'T' || text[10] == ' ') && text[13] == ':' && text[16] == ':'
 }

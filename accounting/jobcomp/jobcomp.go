@@ -48,23 +48,23 @@ type compMark struct {
 	Inode uint64 `json:"inode"`
 }
 
-func Open(path, mark string, l *slog.Logger) *Writer {
-	return &Writer{path: path, mark: mark, lines: make(chan compLine, 65536), log: l}
+func Open(path, mark string, logger *slog.Logger) *Writer {
+	return &Writer{path: path, mark: mark, lines: make(chan compLine, 65536), log: logger}
 }
 
 // Committed formats the jobs that ended in a batch.
-func (c *Writer) Committed(st *state.State, events []event.Envelope) {
+func (c *Writer) Committed(cluster *state.State, events []event.Envelope) {
 	for i := range events {
 		ended, ok := events[i].Event.(*event.JobEnded)
 		if !ok {
 			continue
 		}
-		job := st.Job(ended.UID)
+		job := cluster.Job(ended.UID)
 		if job == nil {
 			continue
 		}
 		select {
-		case c.lines <- compLine{events[i].Seq, jobCompLine(st, job)}:
+		case c.lines <- compLine{events[i].Seq, jobCompLine(cluster, job)}:
 		default:
 			c.log.Warn(
 				"the job completion file is too slow: a line is dropped",
@@ -79,7 +79,7 @@ func (c *Writer) Committed(st *state.State, events []event.Envelope) {
 
 // CatchUp finds the lines that the last life did not write: those of the
 // events between the mark and the state with which this life begins.
-func (c *Writer) CatchUp(a *archive.Archive, codec *event.Codec, st *state.State) error {
+func (c *Writer) CatchUp(a *archive.Archive, codec *event.Codec, cluster *state.State) error {
 	data, err := os.ReadFile(c.mark)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // the file begins now
@@ -97,7 +97,7 @@ func (c *Writer) CatchUp(a *archive.Archive, codec *event.Codec, st *state.State
 			return fmt.Errorf("JobCompLoc: %w", err)
 		}
 	}
-	if mark.Seq >= st.Seq {
+	if mark.Seq >= cluster.Seq {
 		return nil
 	}
 	iterator, err := a.Reader(mark.Seq + 1)
@@ -114,7 +114,7 @@ func (c *Writer) CatchUp(a *archive.Archive, codec *event.Codec, st *state.State
 	}
 	for {
 		record, err := iterator.Next()
-		if errors.Is(err, io.EOF) || err == nil && record.FirstSeq > st.Seq {
+		if errors.Is(err, io.EOF) || err == nil && record.FirstSeq > cluster.Seq {
 			return nil
 		}
 		if err != nil {
@@ -126,11 +126,11 @@ func (c *Writer) CatchUp(a *archive.Archive, codec *event.Codec, st *state.State
 		}
 		for i := range events {
 			ended, ok := events[i].Event.(*event.JobEnded)
-			if !ok || events[i].Seq <= mark.Seq || events[i].Seq > st.Seq {
+			if !ok || events[i].Seq <= mark.Seq || events[i].Seq > cluster.Seq {
 				continue
 			}
-			if j := st.Job(ended.UID); j != nil && j.State.Terminal() {
-				c.missed = append(c.missed, compLine{events[i].Seq, jobCompLine(st, j)})
+			if job := cluster.Job(ended.UID); job != nil && job.State.Terminal() {
+				c.missed = append(c.missed, compLine{events[i].Seq, jobCompLine(cluster, job)})
 			} else {
 				c.log.Warn("a line of the job completion file cannot be written any more: the job was forgotten or runs again; sacct has it", "uid", ended.UID)
 			}
@@ -140,23 +140,23 @@ func (c *Writer) CatchUp(a *archive.Archive, codec *event.Codec, st *state.State
 
 // Run writes until the context ends, and then what is still waiting.
 func (c *Writer) Run(ctx context.Context) error {
-	f, err := os.OpenFile(c.path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	file, err := os.OpenFile(c.path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("JobCompLoc: %w", err)
 	}
-	defer f.Close()
-	c.write(f, c.missed)
+	defer file.Close()
+	c.write(file, c.missed)
 	c.missed = nil
 	for {
 		var batch []compLine
 		select {
 		case <-ctx.Done():
-			c.write(f, c.waiting(nil))
+			c.write(file, c.waiting(nil))
 			return nil
 		case line := <-c.lines:
 			batch = c.waiting([]compLine{line})
 		}
-		c.write(f, batch)
+		c.write(file, batch)
 	}
 }
 
@@ -173,21 +173,21 @@ func (c *Writer) waiting(batch []compLine) []compLine {
 }
 
 // write appends lines and then notes how far it has come.
-func (c *Writer) write(f *os.File, batch []compLine) {
+func (c *Writer) write(file *os.File, batch []compLine) {
 	if len(batch) == 0 {
 		return
 	}
-	var b strings.Builder
+	var text strings.Builder
 	for _, line := range batch {
-		b.WriteString(line.text)
+		text.WriteString(line.text)
 	}
-	_, err := f.WriteString(b.String())
+	_, err := file.WriteString(text.String())
 	if err == nil {
-		err = f.Sync()
+		err = file.Sync()
 	}
 	var info fs.FileInfo
 	if err == nil {
-		info, err = f.Stat()
+		info, err = file.Stat()
 	}
 	if err == nil {
 		mark := compMark{Seq: batch[len(batch)-1].seq, Size: info.Size(), Inode: inodeOf(info)}
@@ -209,7 +209,7 @@ func inodeOf(info fs.FileInfo) uint64 {
 	return 0
 }
 
-func jobCompLine(st *state.State, job *state.Job) string {
+func jobCompLine(cluster *state.State, job *state.Job) string {
 	jobSpec := job.Spec
 	nodes := "(null)"
 	count := 0
@@ -225,9 +225,9 @@ func jobCompLine(st *state.State, job *state.Job) string {
 	if job.Limit != spec.Infinite {
 		limit = fmt.Sprint(job.Limit.Seconds() / 60)
 	}
-	var b strings.Builder
+	var text strings.Builder
 	fmt.Fprintf(
-		&b,
+		&text,
 		"JobId=%d UserId=%s(%d) GroupId=%s(%d) Name=%s JobState=%s Partition=%s TimeLimit=%s StartTime=%s EndTime=%s NodeList=%s NodeCnt=%d ProcCnt=%d WorkDir=%s ReservationName= Tres=%s Account=%s QOS=%s WcKey=%s Cluster=%s SubmitTime=%s EligibleTime=%s DerivedExitCode=%d:%d ExitCode=%d:%d \n",
 		job.ID,
 		jobSpec.User,
@@ -248,7 +248,7 @@ func jobCompLine(st *state.State, job *state.Job) string {
 		jobSpec.Account,
 		job.QOS(),
 		jobSpec.WCKey,
-		st.ClusterName,
+		cluster.ClusterName,
 		clockTime(job.Submitted),
 		clockTime(job.Eligible),
 		job.Derived.Code,
@@ -256,7 +256,7 @@ func jobCompLine(st *state.State, job *state.Job) string {
 		job.Exit.Code,
 		job.Exit.Signal,
 	)
-	return b.String()
+	return text.String()
 }
 
 func clockTime(t spec.Instant) string { return format.Time(t.Unix(), time.Local) }

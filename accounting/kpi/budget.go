@@ -73,7 +73,7 @@ func (s Spent) Warning() int64 {
 // counts, since limits have no smaller unit: otherwise a small budget would be over before
 // anything was spent.
 func (s Spent) Left(prices []PriceList) spec.Limits {
-	var out spec.Limits
+	var limits spec.Limits
 	for i := len(prices) - 1; i >= 0; i-- {
 		if prices[i].From > s.At {
 			continue
@@ -87,29 +87,39 @@ func (s Spent) Left(prices []PriceList) spec.Limits {
 				hours *= 1024
 			}
 			minutes := math.Ceil(hours*60 - beneathCounting)
-			out = append(out, spec.TRESCount{Name: price.TRES, N: int64(min(minutes, 1<<53))})
+			limits = append(limits, spec.TRESCount{Name: price.TRES, N: int64(min(minutes, 1<<53))})
 		}
 		break
 	}
-	return out
+	return limits
 }
 
 // Apportion rounds exact sums to units of scale so that the rounded ones add
-// up to the rounded total: the largest remainders are rounded up, the first of
-// equals first.
+// up to the rounded total.
 func Apportion(exact []*big.Int, scale *big.Int) (parts []*big.Int, total *big.Int) {
-	sum, floors := new(big.Int), new(big.Int)
-	rests := make([]*big.Int, len(exact))
-	order := make([]int, len(exact))
-	for i, n := range exact {
-		q, r := new(big.Int).DivMod(n, scale, new(big.Int))
-		parts, rests[i], order[i] = append(parts, q), r, i
+	sum := new(big.Int)
+	for _, n := range exact {
 		sum.Add(sum, n)
-		floors.Add(floors, q)
 	}
 	// Halves are rounded up.
 	half := new(big.Int).Add(new(big.Int).Lsh(sum, 1), scale)
 	total = half.Div(half, new(big.Int).Lsh(scale, 1))
+	return ApportionTotal(exact, scale, total), total
+}
+
+// ApportionTotal rounds exact sums to units of scale so that the rounded ones add up to a total,
+// which is their sum rounded up or down: the largest remainders are rounded up, the first of
+// equals first.
+func ApportionTotal(exact []*big.Int, scale, total *big.Int) []*big.Int {
+	floors := new(big.Int)
+	parts := make([]*big.Int, len(exact))
+	rests := make([]*big.Int, len(exact))
+	order := make([]int, len(exact))
+	for i, n := range exact {
+		parts[i], rests[i] = new(big.Int).DivMod(n, scale, new(big.Int))
+		order[i] = i
+		floors.Add(floors, parts[i])
+	}
 	slices.SortStableFunc(
 		order,
 		func(a, b int) int { return cmp.Or(rests[b].Cmp(rests[a]), cmp.Compare(a, b)) },
@@ -119,19 +129,19 @@ func Apportion(exact []*big.Int, scale *big.Int) (parts []*big.Int, total *big.I
 		parts[order[i]].Add(parts[order[i]], big.NewInt(1))
 		missing.Sub(missing, big.NewInt(1))
 	}
-	return parts, total
+	return parts
 }
 
 // Below are an account and all below it in the tree, sorted.
 func Below(tree []Node, account string) []string {
 	names := map[uint32]string{}
-	for _, n := range tree {
-		names[n.ID] = n.Account
+	for _, node := range tree {
+		names[node.ID] = node.Account
 	}
 	parent := map[string]string{}
-	for _, n := range tree {
-		if n.User == "" && names[n.Parent] != n.Account {
-			parent[n.Account] = names[n.Parent]
+	for _, node := range tree {
+		if node.User == "" && names[node.Parent] != node.Account {
+			parent[node.Account] = names[node.Parent]
 		}
 	}
 	out := []string{account}

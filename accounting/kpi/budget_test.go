@@ -89,6 +89,40 @@ func TestApportion(t *testing.T) {
 	})
 }
 
+// TestApportionTotal: a line that was rounded among others is given out among its parts, whichever
+// way it was rounded, and no part is off by a whole unit.
+func TestApportionTotal(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		scale := big.NewInt(rapid.Int64Range(1, 1000).Draw(t, "scale"))
+		var lines [][]*big.Int
+		var sums []*big.Int
+		for range rapid.IntRange(1, 5).Draw(t, "lines") {
+			var line []*big.Int
+			sum := new(big.Int)
+			for range rapid.IntRange(1, 9).Draw(t, "parts") {
+				line = append(line, big.NewInt(rapid.Int64Range(0, 5000).Draw(t, "part")))
+				sum.Add(sum, line[len(line)-1])
+			}
+			lines = append(lines, line)
+			sums = append(sums, sum)
+		}
+		rounded, _ := kpi.Apportion(sums, scale)
+		for i, line := range lines {
+			got := new(big.Int)
+			for j, part := range kpi.ApportionTotal(line, scale, rounded[i]) {
+				got.Add(got, part)
+				diff := new(big.Int).Sub(new(big.Int).Mul(part, scale), line[j])
+				if diff.CmpAbs(scale) >= 0 {
+					t.Fatalf("%v of %v is %v", line[j], scale, part)
+				}
+			}
+			if got.Cmp(rounded[i]) != 0 {
+				t.Fatalf("%v by %v: %v, the line says %v", line, scale, got, rounded[i])
+			}
+		}
+	})
+}
+
 func TestBelow(t *testing.T) {
 	tree := []kpi.Node{{ID: 1, Account: "root"}, {ID: 2, Parent: 1, Account: "a"}, {ID: 3, Parent: 2, Account: "b"}, {ID: 4, Parent: 3, Account: "b", User: "u"},
 		{ID: 5, Parent: 3, Account: "c"}, {ID: 6, Parent: 1, Account: "d"}, {ID: 7, Parent: 8, Account: "x"}, {ID: 8, Parent: 7, Account: "y"}}

@@ -37,11 +37,11 @@ const (
 
 // All lists every definition, in the order in which they are shown.
 func All() []KPI {
-	var out []KPI
+	var kpis []KPI
 	for _, list := range [...][]KPI{goodputKPIs(), efficiency(), waits(), promises(), gpus(), loads(), failures(), costs(), fairness()} {
-		out = append(out, list...)
+		kpis = append(kpis, list...)
 	}
-	return out
+	return kpis
 }
 
 // efficiency is how well CPUs and memory were used.
@@ -73,19 +73,19 @@ func efficiency() []KPI {
 
 // waits is how long jobs waited.
 func waits() []KPI {
-	out := []KPI{}
+	kpis := []KPI{}
 	levels := [...][2]string{
 		{"50", "1"},
 		{"95", "2"},
 		{"99", "3"},
 	} // and their places in waitLevels
 	for _, p := range levels {
-		out = append(out, wait(p[0], p[1]))
+		kpis = append(kpis, wait(p[0], p[1]))
 	}
 	for _, p := range levels {
-		out = append(out, eligibleWait(p[0], p[1]))
+		kpis = append(kpis, eligibleWait(p[0], p[1]))
 	}
-	return append(out, slowdowns()...)
+	return append(kpis, slowdowns()...)
 }
 
 // slowdowns is waiting against running.
@@ -172,11 +172,11 @@ func loads() []KPI {
 
 // failures is what was lost, in all and by class.
 func failures() []KPI {
-	out := failed(Class{})
-	for _, c := range Classes() {
-		out = append(out, failed(c)...)
+	kpis := failed(Class{})
+	for _, class := range Classes() {
+		kpis = append(kpis, failed(class)...)
 	}
-	return out
+	return kpis
 }
 
 // failed makes the definitions of a class; of all failures, without one.

@@ -37,7 +37,7 @@ func Drift(tree []Node, use []Use) DriftOf {
 		return DriftOf{}
 	}
 	d.shareOut()
-	out := DriftOf{OK: true, Accounts: map[string]float64{}, Users: map[string]float64{}}
+	driftOf := DriftOf{OK: true, Accounts: map[string]float64{}, Users: map[string]float64{}}
 	for _, id := range d.order {
 		l := d.leaves[id]
 		part := l.used/total - l.share
@@ -45,13 +45,13 @@ func Drift(tree []Node, use []Use) DriftOf {
 			part = -part
 		}
 		part /= 2
-		out.Total += part
-		out.Accounts[l.Account] += part
+		driftOf.Total += part
+		driftOf.Accounts[l.Account] += part
 		if l.User != "" {
-			out.Users[l.User] += part
+			driftOf.Users[l.User] += part
 		}
 	}
-	return out
+	return driftOf
 }
 
 // Slope is the least squares line's through the points; ok is false for fewer
@@ -184,11 +184,11 @@ func (d *drifting) shareOut() {
 	const top = 0
 	steps := func(id uint32) []edge {
 		path := d.path(id)
-		out := []edge{{top, path[0]}}
+		edges := []edge{{top, path[0]}}
 		for i := 1; i < len(path); i++ {
-			out = append(out, edge{path[i-1], path[i]})
+			edges = append(edges, edge{path[i-1], path[i]})
 		}
-		return append(out, edge{id, id}) // its own use, beside its children's
+		return append(edges, edge{id, id}) // its own use, beside its children's
 	}
 	for _, id := range d.order {
 		for _, e := range steps(id) {

@@ -12,14 +12,19 @@ type Step struct {
 //
 //muster:table one entry for each step
 func HeldSteps() []Step {
-	out := []Step{
+	steps := []Step{
 		{"good", "held with work by runs that ended well", []string{"COMPLETED"}},
 		{"open", "held with work by runs that are not over", nil},
 	}
-	for _, c := range Classes() {
-		out = append(out, Step{"failed_" + c.Name, "held by runs that failed because " + c.Words, []string{c.State}})
+	for _, class := range Classes() {
+		steps = append(
+			steps,
+			Step{"failed_" +
+				class.Name, "held by runs that failed because " + class.Words,
+				[]string{class.State}},
+		)
 	}
-	return append(out,
+	return append(steps,
 		Step{"cancelled", "held by runs that were cancelled", []string{"CANCELLED"}},
 		Step{"preempted", "held by runs that were preempted or queued again", nil})
 }
@@ -38,13 +43,13 @@ func FreeSteps() []Step {
 // Steps lists all of them, in the order in which they are read: together they are
 // what was bought.
 func Steps() []Step {
-	out := HeldSteps()[:2:2]
-	out = append(
-		out,
+	steps := HeldSteps()[:2:2]
+	steps = append(
+		steps,
 		Step{"held_idle", "held without work by runs that ended well or are not over", nil},
 	)
-	out = append(out, HeldSteps()[2:]...)
-	return append(out, FreeSteps()...)
+	steps = append(steps, HeldSteps()[2:]...)
+	return append(steps, FreeSteps()...)
 }
 
 // goodputKPIs is what became of the GPU time that was bought.
@@ -59,7 +64,7 @@ func goodputKPIs() []KPI {
 		"Parts of devices (shards, MPS) and what Kubernetes holds are in unallocated.",
 		"A cluster without GPUs has no figure.",
 	}
-	out := []KPI{
+	kpis := []KPI{
 		{
 			Name:    "goodput",
 			Title:   "Goodput",
@@ -86,24 +91,24 @@ func goodputKPIs() []KPI {
 			Edges:   edges,
 		},
 	}
-	for _, s := range Steps() {
-		out = append(
-			out,
+	for _, step := range Steps() {
+		kpis = append(
+			kpis,
 			KPI{
-				Name:    "gpu_ladder_" + s.Name,
-				Title:   "GPU-hours " + s.Words,
+				Name:    "gpu_ladder_" + step.Name,
+				Title:   "GPU-hours " + step.Words,
 				Unit:    GPUHours,
 				Source:  Ladder,
 				From:    from,
 				Metric:  metric,
-				Class:   s.Name,
+				Class:   step.Name,
 				Scale:   3600,
-				Formula: "GPU time " + s.Words,
-				Num: "if(sum(bought_us) = 0, NULL, sum(" + s.Name +
+				Formula: "GPU time " + step.Words,
+				Num: "if(sum(bought_us) = 0, NULL, sum(" + step.Name +
 					"_us)) / 3.6e9",
 				Edges: []string{"As goodput."},
 			},
 		)
 	}
-	return out
+	return kpis
 }

@@ -119,9 +119,9 @@ const judged = "ended_in AND (state = 'COMPLETED' OR state IN " + Failed + ")"
 
 // Find returns a definition by name.
 func Find(name string) (KPI, bool) {
-	for _, k := range All() {
-		if k.Name == name {
-			return k, true
+	for _, kpi := range All() {
+		if kpi.Name == name {
+			return kpi, true
 		}
 	}
 	return KPI{}, false

@@ -62,19 +62,19 @@ func bad(line, format string, args ...any) error {
 // ParsePrices reads "2026-01-01 cpu=0.012 mem=0.002 gres/gpu=1.50": from that
 // day on (UTC), for each unit and hour, memory by the GiB.
 func ParsePrices(line string) (PriceList, error) {
-	f := strings.Fields(line)
-	if len(f) < 2 {
+	fields := strings.Fields(line)
+	if len(fields) < 2 {
 		return PriceList{}, bad(
 			line,
 			"write the day from which it holds, then TRES=PRICE, as in 2026-01-01 cpu=0.012 gres/gpu=1.50",
 		)
 	}
-	from, err := day(f[0])
+	from, err := day(fields[0])
 	if err != nil {
 		return PriceList{}, bad(line, "%v", err)
 	}
-	out := PriceList{From: from}
-	for _, part := range f[1:] {
+	list := PriceList{From: from}
+	for _, part := range fields[1:] {
 		name, price, ok := strings.Cut(part, "=")
 		micro, err := decimal(price, 1_000_000)
 		switch {
@@ -90,13 +90,13 @@ func ParsePrices(line string) (PriceList, error) {
 				"%s has no price: it is one of cpu, mem, node, billing, gres/NAME, license/NAME",
 				name,
 			)
-		case slices.ContainsFunc(out.Per, func(p Price) bool { return p.TRES == name }):
+		case slices.ContainsFunc(list.Per, func(p Price) bool { return p.TRES == name }):
 			return PriceList{}, bad(line, "%s stands twice", name)
 		}
-		out.Per = append(out.Per, Price{name, micro})
+		list.Per = append(list.Per, Price{name, micro})
 	}
-	slices.SortFunc(out.Per, func(a, b Price) int { return strings.Compare(a.TRES, b.TRES) })
-	return out, nil
+	slices.SortFunc(list.Per, func(a, b Price) int { return strings.Compare(a.TRES, b.TRES) })
+	return list, nil
 }
 
 func priceable(name string) bool {
@@ -111,20 +111,20 @@ func priceable(name string) bool {
 // ParseIntensity reads "2026-01-01 380": grams of CO2e for a kWh from that day
 // on.
 func ParseIntensity(line string) (Intensity, error) {
-	f := strings.Fields(line)
-	if len(f) != 2 {
+	fields := strings.Fields(line)
+	if len(fields) != 2 {
 		return Intensity{}, bad(
 			line,
 			"write the day from which it holds and the grams of CO2e for a kWh, as in 2026-01-01 380",
 		)
 	}
-	from, err := day(f[0])
+	from, err := day(fields[0])
 	if err != nil {
 		return Intensity{}, bad(line, "%v", err)
 	}
-	milli, err := decimal(f[1], 1000)
+	milli, err := decimal(fields[1], 1000)
 	if err != nil {
-		return Intensity{}, bad(line, "%s is no number of grams", f[1])
+		return Intensity{}, bad(line, "%s is no number of grams", fields[1])
 	}
 	return Intensity{from, milli}, nil
 }
@@ -134,80 +134,82 @@ func ParseIntensity(line string) (Intensity, error) {
 // percentages a warning is due (80 and 95 if nothing is said), and that it is
 // enforced.
 func ParseBudget(line string) (Budget, error) {
-	f := strings.Fields(line)
-	if len(f) < 4 {
+	fields := strings.Fields(line)
+	if len(fields) < 4 {
 		return Budget{}, bad(line, "write ACCOUNT FIRST-DAY END-DAY AMOUNT [warn=80,95] [enforce]")
 	}
-	out := Budget{Account: f[0], Warn: []int64{80, 95}}
+	budget := Budget{Account: fields[0], Warn: []int64{80, 95}}
 	var err error
-	out.Start, err = day(f[1])
+	budget.Start, err = day(fields[1])
 	if err == nil {
-		out.End, err = day(f[2])
+		budget.End, err = day(fields[2])
 	}
 	if err != nil {
 		return Budget{}, bad(line, "%v", err)
 	}
-	if out.End <= out.Start {
+	if budget.End <= budget.Start {
 		return Budget{}, bad(line, "it ends before it begins")
 	}
-	out.Micro, err = decimal(f[3], 1_000_000)
-	if err != nil || out.Micro == 0 {
-		return Budget{}, bad(line, "%s is no amount", f[3])
+	budget.Micro, err = decimal(fields[3], 1_000_000)
+	if err != nil || budget.Micro == 0 {
+		return Budget{}, bad(line, "%s is no amount", fields[3])
 	}
-	for _, word := range f[4:] {
+	for _, word := range fields[4:] {
 		list, ok := strings.CutPrefix(word, "warn=")
 		switch {
 		case word == "enforce":
-			out.Enforce = true
+			budget.Enforce = true
 			continue
 		case !ok:
 			return Budget{}, bad(line, "%s is neither warn=PERCENT,PERCENT nor enforce", word)
 		}
-		out.Warn = nil
+		budget.Warn = nil
 		for _, p := range strings.Split(list, ",") {
 			n, err := strconv.ParseInt(strings.TrimSuffix(p, "%"), 10, 64)
 			if err != nil || n < 1 || n > 1000 {
 				return Budget{}, bad(line, "%s is no percentage", p)
 			}
-			out.Warn = append(out.Warn, n)
+			budget.Warn = append(budget.Warn, n)
 		}
-		slices.Sort(out.Warn)
+		slices.Sort(budget.Warn)
 	}
-	return out, nil
+	return budget, nil
 }
 
 // ParseRates reads all of them; an empty pue is 1.
 func ParseRates(currency, pue string, prices, carbon, budgets []string) (Rates, error) {
-	out := Rates{Currency: currency, PUE: 1000}
+	rates := Rates{Currency: currency, PUE: 1000}
 	if pue != "" {
 		var err error
-		out.PUE, err = decimal(pue, 1000)
-		if err != nil || out.PUE < 1000 {
-			return out, bad(pue, "a PUE is a number of at least 1, such as 1.4")
+		rates.PUE, err = decimal(pue, 1000)
+		if err != nil || rates.PUE < 1000 {
+			return rates, bad(pue, "a PUE is a number of at least 1, such as 1.4")
 		}
 	}
 	var err error
-	out.Prices, err = each(prices, ParsePrices, func(p PriceList) spec.Instant { return p.From })
+	rates.Prices, err = each(prices, ParsePrices, func(p PriceList) spec.Instant { return p.From })
 	if err != nil {
-		return out, err
+		return rates, err
 	}
-	out.Carbon, err = each(carbon, ParseIntensity, func(i Intensity) spec.Instant { return i.From })
+	rates.Carbon, err = each(carbon, ParseIntensity, func(i Intensity) spec.Instant {
+		return i.From
+	})
 	if err != nil {
-		return out, err
+		return rates, err
 	}
 	for _, line := range budgets {
 		budget, err := ParseBudget(line)
 		if err != nil {
-			return out, err
+			return rates, err
 		}
-		for _, o := range out.Budgets {
+		for _, o := range rates.Budgets {
 			if o.Account == budget.Account && o.Start < budget.End && budget.Start < o.End {
-				return out, bad(line, "%s has another budget at the same time", budget.Account)
+				return rates, bad(line, "%s has another budget at the same time", budget.Account)
 			}
 		}
-		out.Budgets = append(out.Budgets, budget)
+		rates.Budgets = append(rates.Budgets, budget)
 	}
-	return out, nil
+	return rates, nil
 }
 
 // each parses lines and sorts what they say by the day from which it holds.

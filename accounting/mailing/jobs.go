@@ -73,31 +73,38 @@ const (
 )
 
 // NewJobMails makes the sender.
-func NewJobMails(cfg JobMailsConfig) *JobMails {
+func NewJobMails(config JobMailsConfig) *JobMails {
 	return &JobMails{
-		cfg:    cfg,
+		cfg:    config,
 		queue:  make(chan jobMail, maxQueuedMails),
-		looked: cfg.Now(),
+		looked: config.Now(),
 		held:   map[spec.JobUID]heldMail{},
 	}
 }
 
 // Committed queues the mails that a durable batch asks for. It does not wait.
-func (m *JobMails) Committed(st *state.State, events []event.Envelope) {
+func (m *JobMails) Committed(cluster *state.State, events []event.Envelope) {
 	for i := range events {
 		switch e := events[i].Event.(type) {
 		case *event.JobStarted:
-			m.began(st, st.Job(e.UID))
+			if e.Adopted != nil {
+				continue // the lost history told its user
+			}
+			m.began(cluster, cluster.Job(e.UID))
 		case *event.JobEnded:
-			m.ended(st, st.Job(e.UID))
+			m.ended(cluster, cluster.Job(e.UID))
 		case *event.JobNodeDone:
-			m.reported(st.Job(e.UID))
+			m.reported(cluster.Job(e.UID))
 		case *event.JobRequeued:
-			m.requeued(st, st.Job(e.UID))
+			m.requeued(cluster, cluster.Job(e.UID), e.State)
+		case *event.RunFenced:
+			m.fenced(cluster, cluster.Job(e.UID), e)
 		case *event.ReasonsChanged:
 			for k := range e.Jobs {
-				if j := st.Job(e.Jobs[k].UID); j != nil && e.Jobs[k].Reason.Code == spec.ReasonDependencyNever && wants(j, "INVALID_DEPEND") {
-					m.put(st, j, "INVALID_DEPEND", "Invalid dependency", "")
+				if job := cluster.Job(e.Jobs[k].UID); job != nil &&
+					e.Jobs[k].Reason.Code == spec.ReasonDependencyNever &&
+					wants(job, "INVALID_DEPEND") {
+					m.put(cluster, job, "INVALID_DEPEND", "Invalid dependency", "")
 				}
 			}
 		}
@@ -115,29 +122,29 @@ func wants(job *state.Job, kind string) bool {
 }
 
 // whole gives the array that a task is of, if mail is about the array as a whole.
-func whole(st *state.State, job *state.Job) *state.Array {
+func whole(cluster *state.State, job *state.Job) *state.Array {
 	if slices.Contains(job.Spec.Queue.MailTypes, "ARRAY_TASKS") {
 		return nil
 	}
-	return st.ArrayOf(job)
+	return cluster.ArrayOf(job)
 }
 
-func (m *JobMails) began(st *state.State, job *state.Job) {
+func (m *JobMails) began(cluster *state.State, job *state.Job) {
 	if !wants(job, "BEGIN") || job.Het.Follows() {
 		return
 	}
-	if a := whole(st, job); a != nil && (a.Started != 1 || job.Attempt != 1) {
+	if a := whole(cluster, job); a != nil && (a.Started != 1 || job.Attempt != 1) {
 		return // not the first of its tasks
 	}
-	m.put(st, job, "BEGIN", "Began", "Queued time "+
+	m.put(cluster, job, "BEGIN", "Began", "Queued time "+
 		format.Duration(max(job.Started.Sub(job.Submitted), 0).Seconds()))
 }
 
-func (m *JobMails) ended(st *state.State, job *state.Job) {
+func (m *JobMails) ended(cluster *state.State, job *state.Job) {
 	if job == nil || job.Het.Follows() {
 		return
 	}
-	array := whole(st, job)
+	array := whole(cluster, job)
 	if array != nil && array.Ended < array.Total {
 		return // its other tasks are not over
 	}
@@ -165,12 +172,12 @@ func (m *JobMails) ended(st *state.State, job *state.Job) {
 		verdict = "Mixed"
 	}
 	subject := fmt.Sprintf("%s, %s, ExitCode %d", ran, verdict, job.Exit.Code)
-	mail, ok := m.compose(st, job, kind, verb, subject)
+	mail, ok := m.compose(cluster, job, kind, verb, subject)
 	if !ok {
 		return
 	}
 	if m.cfg.Describe != nil && array == nil && job.Started != 0 {
-		mail.describes = jobName(st, job)
+		mail.describes = jobName(cluster, job)
 		if job.Completing() && m.hold(job.UID, mail) {
 			return
 		}
@@ -220,30 +227,59 @@ func (m *JobMails) release(now spec.Instant) {
 }
 
 // jobName is a job as muster report names it.
-func jobName(st *state.State, job *state.Job) string {
-	if array := st.ArrayOf(job); array != nil {
+func jobName(cluster *state.State, job *state.Job) string {
+	if array := cluster.ArrayOf(job); array != nil {
 		return fmt.Sprintf("%d_%d", array.ID, job.Task)
 	}
 	return strconv.FormatUint(uint64(job.ID), 10)
 }
 
-func (m *JobMails) requeued(st *state.State, job *state.Job) {
-	if !wants(job, "REQUEUE") || job.Het.Follows() {
+// requeued tells that a job is queued again. Where its node failed, that is a failure too: who
+// asked for mail about those would else hear nothing of a run that was lost.
+func (m *JobMails) requeued(cluster *state.State, job *state.Job, as spec.JobState) {
+	nodeFailed := as == spec.NodeFailed
+	if !wants(job, "REQUEUE") && !(nodeFailed && wants(job, "FAIL")) || job.Het.Follows() {
 		return
 	}
-	m.put(st, job, "REQUEUE", "Requeued", "")
+	tail := ""
+	if nodeFailed {
+		tail = as.String()
+		if job.Unfenced > 0 {
+			tail += ", waits until the run is known to have ended on its node"
+		}
+	}
+	m.put(cluster, job, "REQUEUE", "Requeued", tail)
+}
+
+// fenced tells that a job may start again whose earlier run was given up with its node.
+func (m *JobMails) fenced(cluster *state.State, job *state.Job, e *event.RunFenced) {
+	if !wants(job, "REQUEUE") && !wants(job, "FAIL") || job.Het.Follows() {
+		return
+	}
+	if job.State != spec.Pending || job.Unfenced > 0 {
+		return // it ended for good, or waits for another node
+	}
+	m.put(
+		cluster,
+		job,
+		"REQUEUE",
+		"May start again",
+		fmt.Sprintf("its run on node %s has ended", e.Node),
+	)
 }
 
 // put queues one mail, unless the site has no program for it.
-func (m *JobMails) put(st *state.State, job *state.Job, kind, verb, tail string) {
-	if mail, ok := m.compose(st, job, kind, verb, tail); ok {
+func (m *JobMails) put(cluster *state.State, job *state.Job, kind, verb, tail string) {
+	if mail, ok := m.compose(cluster, job, kind, verb, tail); ok {
 		m.enqueue(mail)
 	}
 }
 
 // compose makes one mail; false = the site has no program for it, or it has no recipient.
-func (m *JobMails) compose(st *state.State, job *state.Job, kind, verb, tail string) (mail jobMail, ok bool) {
-	program := st.Config.MailProg
+func (m *JobMails) compose(
+	cluster *state.State, job *state.Job, kind, verb, tail string,
+) (mail jobMail, ok bool) {
+	program := cluster.Config.MailProg
 	switch {
 	case strings.EqualFold(program, "none") || program == "(null)":
 		return jobMail{}, false
@@ -260,9 +296,9 @@ func (m *JobMails) compose(st *state.State, job *state.Job, kind, verb, tail str
 		return jobMail{}, false
 	}
 	id, about := strconv.FormatUint(uint64(job.ID), 10), "Job"
-	if array := st.ArrayOf(job); array != nil {
+	if array := cluster.ArrayOf(job); array != nil {
 		id, about = fmt.Sprintf("%d_%d (%d)", array.ID, job.Task, job.ID), "Array Task"
-		if whole(st, job) != nil {
+		if whole(cluster, job) != nil {
 			id, about = fmt.Sprintf("%d_* (%d)", array.ID, job.ID), "Array Summary"
 		}
 	}
@@ -277,8 +313,8 @@ func (m *JobMails) compose(st *state.State, job *state.Job, kind, verb, tail str
 	if to == "" {
 		to = job.Spec.User
 	}
-	if st.Config.MailDomain != "" && !strings.Contains(to, "@") {
-		to += "@" + st.Config.MailDomain
+	if cluster.Config.MailDomain != "" && !strings.Contains(to, "@") {
+		to += "@" + cluster.Config.MailDomain
 	}
 	if to == "" || strings.HasPrefix(to, "-") || strings.ContainsAny(to, " \t\r\n\x00") {
 		m.cfg.Log.Warn("mail about a job has no valid recipient", "job", job.ID, "recipient", to)
@@ -289,7 +325,7 @@ func (m *JobMails) compose(st *state.State, job *state.Job, kind, verb, tail str
 			oneLine(job.Spec.Name), "SLURM_JOB_USER=" + job.Spec.User,
 		"SLURM_JOB_PARTITION=" + job.Partition(), "SLURM_JOB_STATE=" + job.State.String(), "SLURM_JOB_MAIL_TYPE=" +
 			kind,
-		"SLURM_CLUSTER_NAME=" + st.Config.ClusterName, "SLURM_JOB_WORK_DIR=" +
+		"SLURM_CLUSTER_NAME=" + cluster.Config.ClusterName, "SLURM_JOB_WORK_DIR=" +
 			oneLine(job.Spec.IO.WorkDir)}}, true
 }
 
@@ -383,21 +419,21 @@ func limitShares() map[string]int64 {
 
 // limits mails about running jobs that have reached a share of their time limit since
 // the last look.
-func (m *JobMails) limits(st *state.State, now spec.Instant) {
+func (m *JobMails) limits(cluster *state.State, now spec.Instant) {
 	since := m.looked
 	m.looked = now
-	if st == nil {
+	if cluster == nil {
 		return
 	}
-	st.Active.Range(func(uid uint64, _ struct{}) bool {
-		job := st.Job(spec.JobUID(uid))
+	cluster.Active.Range(func(uid uint64, _ struct{}) bool {
+		job := cluster.Job(spec.JobUID(uid))
 		if job == nil || len(job.Spec.Queue.MailTypes) == 0 || !usesTimeLimit(job) {
 			return true
 		}
 		for kind, share := range limitShares() {
 			at := max(job.Started, job.Ready).Add(job.Limit/100*spec.Span(share) + job.Paused)
 			if wants(job, kind) && at > since && at <= now {
-				m.put(st, job, kind, fmt.Sprintf("Reached %d%% of time limit", share), "")
+				m.put(cluster, job, kind, fmt.Sprintf("Reached %d%% of time limit", share), "")
 			}
 		}
 		return true

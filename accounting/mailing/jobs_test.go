@@ -143,6 +143,30 @@ func TestMailsOfAJob(t *testing.T) {
 	}
 }
 
+// TestMailsOfALostNode: who asked for mail about failures hears that the node of a run was
+// lost and the job is queued again, and when nothing of the run can live any more.
+func TestMailsOfALostNode(t *testing.T) {
+	w := newMailed(t, spec.Config{MailProg: "/bin/m", MailDomain: "site.org"})
+	w.submit(1, nil, "FAIL")
+	w.submit(2, nil, "END")
+	for uid := spec.JobUID(1); uid <= 2; uid++ {
+		w.start(uid)
+		w.put(&event.JobNodeDone{UID: uid, Attempt: 1, Node: "n1", Lost: true, Unfenced: true},
+			&event.JobRequeued{UID: uid, Attempt: 1, State: spec.NodeFailed})
+	}
+	want := "/bin/m to ann@site.org: Slurm Job_id=1 Name=train Requeued, NODE_FAIL, waits until the run is known to have ended on its node"
+	if got := w.mails(); got != want {
+		t.Errorf("lost: %s, want %s", got, want)
+	}
+	for uid := spec.JobUID(1); uid <= 2; uid++ {
+		w.put(&event.RunFenced{Node: "n1", UID: uid, Attempt: 1, By: event.FenceReboot})
+	}
+	want = "/bin/m to ann@site.org: Slurm Job_id=1 Name=train May start again, its run on node n1 has ended"
+	if got := w.mails(); got != want {
+		t.Errorf("fenced: %s, want %s", got, want)
+	}
+}
+
 // over ends a job whose node has not reported yet.
 func (w *mailed) over(uid spec.JobUID, s spec.JobState) {
 	w.put(&event.JobEnded{UID: uid, Attempt: w.st.Job(uid).Attempt, State: s})

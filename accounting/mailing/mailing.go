@@ -75,7 +75,7 @@ func New(
 	config string,
 	role func() Role,
 	now func() time.Time,
-	l *slog.Logger,
+	logger *slog.Logger,
 ) (*Mailer, error) {
 	list, err := cfg.Reports.Schedule()
 	if err != nil || len(list) == 0 {
@@ -91,7 +91,7 @@ func New(
 		file:    filepath.Join(cfg.StateDir, "reports.json"),
 		role:    role,
 		now:     now,
-		log:     l,
+		log:     logger,
 		environ: environ,
 	}
 	if cfg.Reports.From != "" {
@@ -273,9 +273,9 @@ func (m *Mailer) look(ctx context.Context) {
 func (m *Mailer) pass() {
 	changed := false
 	for i := range m.list {
-		r := &m.list[i]
-		if due := r.Due(m.now()); due.After(m.done[r.Line]) {
-			m.done[r.Line], changed = due, true
+		mail := &m.list[i]
+		if due := mail.Due(m.now()); due.After(m.done[mail.Line]) {
+			m.done[mail.Line], changed = due, true
 		}
 	}
 	if !changed {

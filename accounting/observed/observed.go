@@ -98,7 +98,7 @@ func ReadPrivateData(ctx context.Context, bin string) []string {
 			list := strings.Split(strings.TrimSpace(value), ",")
 			return slices.DeleteFunc(
 				list,
-				func(w string) bool { return w == "none" || w == "(null)" || w == "" },
+				func(word string) bool { return word == "none" || word == "(null)" || word == "" },
 			)
 		}
 	}

@@ -37,12 +37,12 @@ type JobRef struct {
 }
 
 // ParseJobRef reads 123, 123_4, 123.batch, 123_4.0, 123+1, 123+1.0.
-func ParseJobRef(s string) (JobRef, error) {
+func ParseJobRef(text string) (JobRef, error) {
 	bad := fmt.Errorf(
 		"invalid job id %q: want a number, number_task, number+component or number.step",
-		s,
+		text,
 	)
-	id, step, stepped := strings.Cut(strings.TrimSpace(s), ".")
+	id, step, stepped := strings.Cut(strings.TrimSpace(text), ".")
 	if stepped && step == "" {
 		return JobRef{}, bad
 	}
@@ -255,8 +255,8 @@ type StepParts struct{ Amounts, Usage, Nodes, Tasks, Container bool }
 
 // Steps asks for the ended steps of runs, and perhaps of others: the reader
 // keeps those that it looks for. What a step has of its run is not among them.
-func (a *Acct) Steps(s Scope, runs []RunKey, parts StepParts) Query {
-	b := newBuilder(s)
+func (a *Acct) Steps(scope Scope, runs []RunKey, parts StepParts) Query {
+	b := newBuilder(scope)
 	return b.endedSteps(uidCondition(b, runs), parts)
 }
 
@@ -285,8 +285,8 @@ func (b *builder) endedSteps(where string, parts StepParts) Query {
 
 // StepsByNumber asks for the ended steps of jobs by their numbers, also of
 // other runs of the same numbers.
-func (a *Acct) StepsByNumber(s Scope, numbers []uint32, parts StepParts) Query {
-	b := newBuilder(s)
+func (a *Acct) StepsByNumber(scope Scope, numbers []uint32, parts StepParts) Query {
+	b := newBuilder(scope)
 	return b.endedSteps("job_id IN "+b.bindValue("ids", "Array(UInt32)", numbers), parts)
 }
 

@@ -121,10 +121,10 @@ func (a Aged) Sums(scope Scope, month Month) Query {
 
 // RolledSums asks for what the runs of a month gave to the rollups, in the
 // order of RolledCheck, as texts.
-func RolledSums(s Scope, m Month) Query {
-	b := &builder{scope: s}
+func RolledSums(scope Scope, month Month) Query {
+	b := &builder{scope: scope}
 	return b.buildQuery("SELECT [" + strings.Join(rolledSums(), ", ") + "] FROM " +
-		b.qualifyTable("jobs") + " WHERE " + AgedTables()[0].Rows(s, m.From, m.Until))
+		b.qualifyTable("jobs") + " WHERE " + AgedTables()[0].Rows(scope, month.From, month.Until))
 }
 
 // Purges asks for what was purged and not brought back: id, month (text), table,
@@ -143,9 +143,9 @@ func Purges(scope Scope) Query {
 
 // OldestMonth asks for the month of a table's oldest row: the number of rows, and
 // microseconds.
-func (a Aged) OldestMonth(s Scope) Query {
-	b := &builder{scope: s}
+func (a Aged) OldestMonth(scope Scope) Query {
+	b := &builder{scope: scope}
 	return b.buildQuery("SELECT count(), toUnixTimestamp64Micro(min(`" + a.Column + "`)) FROM " +
 		b.qualifyTable(a.Name) + " WHERE " +
-		a.Rows(s, 0, int64(s.Now)/int64(spec.Microsecond)))
+		a.Rows(scope, 0, int64(scope.Now)/int64(spec.Microsecond)))
 }

@@ -83,7 +83,7 @@ func (r *Report) FindingsSpreads(scope Scope, resource findings.Resource) Query 
 	}
 	which += r.filterClause(b)
 	runs := b.allRuns("uid, restarts, toString(user) AS by_user, toString(account) AS by_account, "+
-		workName("name")+" AS work, toInt64(alloc_nodes) AS nodes, "+runOutcome+" AS outcome", which)
+		workNames("name")+" AS work, toInt64(alloc_nodes) AS nodes, "+runOutcome+" AS outcome", which)
 	of := " AND uid IN (SELECT uid FROM " + b.allRuns("uid", which) + ")"
 	const key = "uid, restarts"
 	var nodes string
@@ -136,7 +136,7 @@ func (r *Report) FindingsDevices(scope Scope) Query {
 		fmt.Sprintf(" AND at >= greatest(%s, %s - %d) AND at < %s", windowFrom, windowTo, clocksWithin, windowTo) +
 		" GROUP BY uid, attempt, at_node, device"
 	runs := b.allRuns("uid, attempt, toString(user) AS by_user, toString(account) AS by_account, "+
-		workName("name")+" AS work, alloc_nodes = 1 AS alone, "+runOutcome+" AS outcome", ran+" AND alloc_gpus > 0")
+		workNames("name")+" AS work, alloc_nodes = 1 AS alone, "+runOutcome+" AS outcome", ran+" AND alloc_gpus > 0")
 	types := "(SELECT toString(job_gpus.gpu_uuid) AS device, anyLast(toString(job_gpus.gpu_type)) AS kind FROM " +
 		b.qualifyTable("job_gpus") + " AS job_gpus WHERE " + stored + " AND to > " + windowFrom +
 		" - toIntervalDay(30) GROUP BY device)"
@@ -191,7 +191,7 @@ func (r *Report) FindingsUnlike(scope Scope, limit int) Query {
 	b := newBuilder(scope)
 	r.bindWindow(b)
 	chosen := r.filterClause(b)
-	identity := "user, account, " + workName("name") + " AS work, alloc_gpus, alloc_nodes"
+	identity := "user, account, " + workNames("name") + " AS work, alloc_gpus, alloc_nodes"
 	const over = "gpu_measured_us AS gpu_known, gpu_util_us AS gpu_used, " +
 		"if(measured, toInt64(alloc_cpus) * elapsed_us, 0) AS cpu_known, user_cpu_us + system_cpu_us AS cpu_used, " +
 		"peak_rss AS peak, if(measured, toNullable(read_bytes), NULL) AS read, if(measured, toNullable(write_bytes), NULL) AS written, " +
@@ -203,7 +203,7 @@ func (r *Report) FindingsUnlike(scope Scope, limit int) Query {
 	}
 	const who = "job_id, restarts, state, start, "
 	// Of runs that are not over the samples tell.
-	gpus := "(SELECT uid, restarts, sum(util_us) AS gpu_used, sum(no_process_us + idle_us + busy_us) AS gpu_known FROM " + b.sampledGPUs(false) +
+	gpus := "(SELECT uid, restarts, sum(util_us) AS gpu_used, sum(no_process_us + idle_us + busy_us) AS gpu_known FROM " + b.openDevices(false) +
 		" WHERE measured GROUP BY uid, restarts)"
 	nodes := "(SELECT uid, restarts, sum(user_cpu_us) AS cpu_used, sum(toInt64(cpus) * (toUnixTimestamp64Micro(to) - toUnixTimestamp64Micro(from))) AS cpu_known, max(peak_rss) AS peak FROM " +
 		b.openNodes(false) + " WHERE measured GROUP BY uid, restarts)"
@@ -246,14 +246,14 @@ func (r *Report) FindingsUnlike(scope Scope, limit int) Query {
 
 // unevenEvidence lists the nodes of the uneven runs that a finding is about, with what they
 // waited for the busiest of each.
-func unevenEvidence(f *findings.Finding, whose string) string {
+func unevenEvidence(finding *findings.Finding, whose string) string {
 	const key = "job, restart"
 	amount := "gpu_us"
 	nodes := "SELECT g.job_id AS job, g.restarts AS restart, toString(g.node) AS node, sum(g.sm_us) AS sm, sum(g.util_us) AS util, sum(g.util_us > 0 AND g.sm_us = 0) AS dark, " +
 		"sum(g.no_process_us + g.idle_us) AS idle, sum(toUnixTimestamp64Micro(least(g.to, g.end)) - toUnixTimestamp64Micro(g.from)) AS held, " +
 		"max(toUnixTimestamp64Micro(least(g.to, g.end)) - toUnixTimestamp64Micro(g.from)) AS wall FROM job_gpus AS g INNER JOIN jobs AS j ON j.uid = g.uid AND j.restarts = g.restarts " +
 		"WHERE g.measured AND g.method != 'by share' AND j.alloc_nodes > 1 AND (isNull(j.end) OR j.state = 'COMPLETED') AND " + whose + " GROUP BY job, restart, node"
-	if f.Resource == findings.CPUTime {
+	if finding.Resource == findings.CPUTime {
 		amount = "cpu_us"
 		nodes = "SELECT n.job_id AS job, n.restarts AS restart, toString(n.node) AS node, toInt64(0) AS sm, sum(n.user_cpu_us + n.system_cpu_us) AS util, toUInt64(0) AS dark, " +
 			"toInt64(0) AS idle, sum(toInt64(n.cpus) * (toUnixTimestamp64Micro(least(n.to, n.end)) - toUnixTimestamp64Micro(n.from))) AS held, " +

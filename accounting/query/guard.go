@@ -63,7 +63,7 @@ func (t token) isName() bool          { return t.kind == wordToken || t.kind == 
 
 // tokenize makes tokens of a text.
 func tokenize(sql string) ([]token, error) {
-	var out []token
+	var tokens []token
 	for at := 0; at < len(sql); {
 		c := sql[at]
 		rest := sql[at:]
@@ -80,14 +80,14 @@ func tokenize(sql string) ([]token, error) {
 			if n < len(rest) && rest[n] == '\'' {
 				return nil, refuseSQL("it holds a text with a prefix: %s'…'", rest[:n])
 			}
-			out = append(out, token{wordToken, rest[:n]})
+			tokens = append(tokens, token{wordToken, rest[:n]})
 			at += n
 		case digit(c):
 			n := numberLength(rest)
 			if n < len(rest) && (letter(rest[n]) || digit(rest[n])) {
 				return nil, refuseSQL("it holds a number with something behind it: %s", rest[:n+1])
 			}
-			out = append(out, token{numberToken, rest[:n]})
+			tokens = append(tokens, token{numberToken, rest[:n]})
 			at += n
 		case c == '\'' || c == '`' || c == '"':
 			n, err := quotedLength(rest)
@@ -98,16 +98,16 @@ func tokenize(sql string) ([]token, error) {
 			if c != '\'' {
 				kind = nameToken
 			}
-			out = append(out, token{kind, rest[1 : n-1]})
+			tokens = append(tokens, token{kind, rest[1 : n-1]})
 			at += n
 		case strings.IndexByte("(),.*+-/%=<>!|:?[]", c) >= 0:
-			out = append(out, token{signToken, rest[:1]})
+			tokens = append(tokens, token{signToken, rest[:1]})
 			at++
 		default:
 			return nil, refuseSQL("it holds %q outside of quotes", []rune(rest)[0])
 		}
 	}
-	return out, nil
+	return tokens, nil
 }
 
 // quotedLength gives the length of a quoted token. In a name there is nothing that
@@ -133,24 +133,24 @@ func quotedLength(rest string) (int, error) {
 }
 
 // numberLength gives the length of 12, 1.5, 1e-3, 0x1f.
-func numberLength(s string) int {
+func numberLength(text string) int {
 	n := 0
 	run := func(ok func(byte) bool) {
-		for n < len(s) && ok(s[n]) {
+		for n < len(text) && ok(text[n]) {
 			n++
 		}
 	}
-	if len(s) > 2 && s[0] == '0' && s[1]|0x20 == 'x' {
+	if len(text) > 2 && text[0] == '0' && text[1]|0x20 == 'x' {
 		n = 2
 		run(func(c byte) bool { return digit(c) || (c|0x20 >= 'a' && c|0x20 <= 'f') })
 		return n
 	}
 	run(digit)
-	if n < len(s) && s[n] == '.' {
+	if n < len(text) && text[n] == '.' {
 		n++
 		run(digit)
 	}
-	if rest := s[n:]; len(rest) > 1 && rest[0]|0x20 == 'e' {
+	if rest := text[n:]; len(rest) > 1 && rest[0]|0x20 == 'e' {
 		skip := 1
 		if rest[1] == '+' || rest[1] == '-' {
 			skip = 2

@@ -13,8 +13,8 @@ import (
 
 // RunNodes asks for the nodes of a run that is over: node, cpus, mem_mib,
 // held_us, lost, measured, cpu_us, peak_rss, energy_mj.
-func RunNodes(s Scope, run RunKey) Query {
-	b := newBuilder(s)
+func RunNodes(scope Scope, run RunKey) Query {
+	b := newBuilder(scope)
 	return b.buildQuery("SELECT node, cpus, mem_mib, greatest(0, toUnixTimestamp64Micro(least(to, end)) - toUnixTimestamp64Micro(from)) AS held_us, " +
 		"lost, measured, user_cpu_us + system_cpu_us AS cpu_us, peak_rss, energy_mj\nFROM " +
 		b.qualifyTable("job_nodes") + "\nWHERE " + b.theRun(run) + "\nORDER BY node")

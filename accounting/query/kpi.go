@@ -272,12 +272,12 @@ func (b *builder) kpiEnergy(report *Report, rates *kpi.Rates) string {
 	carbon := "CAST(NULL AS Nullable(Float64))"
 	if rates != nil && len(rates.Carbon) > 0 {
 		parts := []string{}
-		for i, c := range rates.Carbon {
+		for i, intensity := range rates.Carbon {
 			until := report.End
 			if i+1 < len(rates.Carbon) {
 				until = min(until, rates.Carbon[i+1].From)
 			}
-			if from := max(report.Start, c.From); from < until {
+			if from := max(report.Start, intensity.From); from < until {
 				a, z := int64(from)/int64(spec.Microsecond), int64(until)/int64(spec.Microsecond)
 				parts = append(
 					parts,
@@ -288,7 +288,7 @@ func (b *builder) kpiEnergy(report *Report, rates *kpi.Rates) string {
 						a,
 						z,
 						strconv.FormatFloat(
-							float64(c.Milli)/1000*float64(rates.PUE)/1000,
+							float64(intensity.Milli)/1000*float64(rates.PUE)/1000,
 							'e',
 							-1,
 							64,
@@ -344,8 +344,8 @@ func Demand(scope Scope, window spec.Span, n int) Query {
 
 // Shares asks for the tree of associations as it is now: id, parent, account,
 // user, shares.
-func Shares(s Scope) Query {
-	b := newBuilder(s)
+func Shares(scope Scope) Query {
+	b := newBuilder(scope)
 	return b.buildQuery("SELECT id, argMax(parent, seq) AS parent_id, argMax(account, seq) AS account_name, argMax(user, seq) AS user_name, argMax(shares, seq) AS own" +
 		"\nFROM " + b.qualifyTable("associations") + "\nWHERE " + b.knownEvents() +
 		"\nGROUP BY id\nHAVING NOT argMax(removed, seq)\nORDER BY id")
@@ -375,12 +375,12 @@ func (r *Report) Waits(scope Scope, named []QOSWait, rest *spec.Span) Query {
 	b := newBuilder(scope)
 	r.bindWindow(b)
 	limit := "multiIf("
-	for i, w := range named {
-		qos := b.bindValue(fmt.Sprintf("qos%d", i), "String", w.QOS)
+	for i, wait := range named {
+		qos := b.bindValue(fmt.Sprintf("qos%d", i), "String", wait.QOS)
 		within := b.bindValue(
 			fmt.Sprintf("within%d", i),
 			"Int64",
-			int64(w.Within)/int64(spec.Microsecond),
+			int64(wait.Within)/int64(spec.Microsecond),
 		)
 		limit += "toString(qos) = " + qos + ", " + within + ", "
 	}
@@ -409,9 +409,9 @@ func (r *Report) Charge(scope Scope, rates *kpi.Rates) Query {
 	columns := "account, user, " + cost + " AS cost_n"
 	sums := ""
 	for i, name := range Charged() {
-		one := *r
-		one.TRES = name
-		alloc, _, _, err := one.amountColumns(b)
+		report := *r
+		report.TRES = name
+		alloc, _, _, err := report.amountColumns(b)
 		if err != nil {
 			continue // all of Charged are known
 		}

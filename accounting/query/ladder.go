@@ -38,12 +38,13 @@ func (b *builder) goodputLadder(byNode ...string) string {
 		"least(good_sum, idle_good) + least(open_sum, idle_open) AS held_idle_us",
 	)
 	idle := "SELECT sumIf(idle, outcome = 'good') AS idle_good, sumIf(idle, outcome = 'open') AS idle_open FROM (" +
-		b.deviceRows(
+		b.runDevices(
+			"toInt64(gpu_no_process_us + gpu_idle_us) AS idle, "+ladderOutcome()+" AS outcome",
+			" AND alloc_gpus > 0",
+			"idle, outcome",
 			"uid, restarts, toInt64(round((no_process_us + idle_us) * part)) AS idle, "+storedPart(),
-			" AND measured"+shareWithin,
-			true,
-		) +
-		") AS d INNER JOIN " + b.ladderOutcomes() + " AS o USING (uid, restarts)"
+			" INNER JOIN "+b.ladderOutcomes()+" AS o USING (uid, restarts)",
+		) + ") AS d"
 	return "(\n  SELECT bought_us, " + strings.Join(columns, ", ") +
 		"\n  FROM (\n    SELECT " + strings.Join(sums, ", ") + " FROM " + b.ladderByNode() +
 		"\n  ) AS l\n  CROSS JOIN (" + idle + ") AS i\n)"
@@ -52,14 +53,21 @@ func (b *builder) goodputLadder(byNode ...string) string {
 // ladderOutcomes is a subquery over the runs with GPUs that were not over before the
 // window, with the step of the ladder that their time belongs to.
 func (b *builder) ladderOutcomes() string {
+	return b.allRuns("uid, restarts, "+ladderOutcome()+" AS outcome",
+		"(end > "+windowFrom+" OR isNull(end)) AND alloc_gpus > 0")
+}
+
+// ladderOutcome is that step, over the columns of a run.
+func ladderOutcome() string {
 	state := ""
-	for _, s := range kpi.HeldSteps() {
-		if len(s.States) > 0 {
-			state += fmt.Sprintf(", state IN ('%s'), '%s'", strings.Join(s.States, "', '"), s.Name)
+	for _, step := range kpi.HeldSteps() {
+		if len(step.States) > 0 {
+			state += fmt.Sprintf(
+				", state IN ('%s'), '%s'", strings.Join(step.States, "', '"), step.Name,
+			)
 		}
 	}
-	return b.allRuns("uid, restarts, multiIf(isNull(end), 'open'"+state+
-		", 'preempted') AS outcome", "(end > "+windowFrom+" OR isNull(end)) AND alloc_gpus > 0")
+	return "multiIf(isNull(end), 'open'" + state + ", 'preempted')"
 }
 
 // ladderByNode is a subquery of a row for each node: node, node_bought and, for each
@@ -78,23 +86,23 @@ func (b *builder) ladderByNode() string {
 	held, free := kpi.HeldSteps(), kpi.FreeSteps()
 	var deltas, levels []string
 	place := map[string]int{} // of a step in the array plain
-	for i, s := range append(append([]kpi.Step{}, held...), free...) {
-		place[s.Name] = i + 2
+	for i, step := range append(append([]kpi.Step{}, held...), free...) {
+		place[step.Name] = i + 2
 		deltas = append(
 			deltas,
-			fmt.Sprintf("sumIf(abs(change) * e.2, slot = '%[1]s') AS d_%[1]s", s.Name),
+			fmt.Sprintf("sumIf(abs(change) * e.2, slot = '%[1]s') AS d_%[1]s", step.Name),
 		)
 		levels = append(
 			levels,
 			fmt.Sprintf(
 				"sum(d_%[1]s) OVER (PARTITION BY node ORDER BY t ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS l_%[1]s",
-				s.Name,
+				step.Name,
 			),
 		)
 	}
 	var had, taken, sums []string
-	for _, s := range free {
-		had = append(had, "l_"+s.Name)
+	for _, step := range free {
+		had = append(had, "l_"+step.Name)
 	}
 	add := func(step, sum string) {
 		sums = append(sums, fmt.Sprintf("%s + any(plain)[%d] AS node_%s", sum, place[step], step))
@@ -154,12 +162,15 @@ func (b *builder) ladderSpans() string {
 		"sumIf(amount * (b - a), NOT has) AS all_held",
 	}
 	sums := []string{"bought"}
-	for _, s := range kpi.HeldSteps() {
-		columns = append(columns, fmt.Sprintf("sumIf(amount * (b - a), slot = '%[1]s') AS held_%[1]s", s.Name))
-		sums = append(sums, "held_"+s.Name)
+	for _, step := range kpi.HeldSteps() {
+		columns = append(
+			columns,
+			fmt.Sprintf("sumIf(amount * (b - a), slot = '%[1]s') AS held_%[1]s", step.Name),
+		)
+		sums = append(sums, "held_"+step.Name)
 	}
-	for _, s := range kpi.FreeSteps() {
-		sums = append(sums, fmt.Sprintf("if(class = '%s', bought - all_held, 0)", s.Name))
+	for _, step := range kpi.FreeSteps() {
+		sums = append(sums, fmt.Sprintf("if(class = '%s', bought - all_held, 0)", step.Name))
 	}
 	const overcommitted = "arrayMax(arrayCumSum(arraySort((c, k) -> k, arrayConcat(changes, arrayMap(c -> -c, changes)), " +
 		"arrayConcat(arrayMap((t, c) -> 2 * t + (c > 0), froms, changes), arrayMap((t, c) -> 2 * t + (c < 0), untils, changes))))) > 0"
@@ -184,8 +195,11 @@ func (b *builder) gpuHolds() string {
 // storedLadder are the rows of goodput_within.
 func (b *builder) storedLadder() string {
 	var rows []string
-	for i, s := range kpi.Steps() {
-		rows = append(rows, fmt.Sprintf("(toUInt8(%d), '%s', '%s', %s_us)", i+1, s.Name, s.Words, s.Name))
+	for i, step := range kpi.Steps() {
+		rows = append(
+			rows,
+			fmt.Sprintf("(toUInt8(%d), '%s', '%s', %s_us)", i+1, step.Name, step.Words, step.Name),
+		)
 	}
 	return "(SELECT r.1 AS rank, r.2 AS step, r.3 AS what, toInt64(r.4) AS gpu_us, toInt64(bought_us) AS bought_gpu_us FROM " +
 		b.goodputLadder() + " ARRAY JOIN [" + strings.Join(rows, ", ") +

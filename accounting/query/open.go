@@ -1,5 +1,10 @@
 package query
 
+import (
+	"fmt"
+	"strings"
+)
+
 // Runs that are not over have no rows in job_nodes and job_gpus: the agents sum
 // up what a run used when it ends. Until then the samples say what it has used
 // so far. The subqueries below give those runs rows of the same columns, so that
@@ -29,72 +34,176 @@ func (b *builder) ofOpenRuns(windowed bool) string {
 // fineInstant turns a DateTime of a sample into the instants of the other tables.
 func fineInstant(column string) string { return "toDateTime64(" + column + ", 6, 'UTC')" }
 
-// Rows of job_gpus that lie within the window, and those that an edge of it cuts.
+// Rows of job_gpus that an edge of the window cuts.
 const (
-	deviceWithin = "(from >= " + windowFrom + " AND to <= " + windowTo + ")"
-	deviceFirst  = "(from < " + windowFrom + " AND to > " + windowFrom + ")"
-	deviceLast   = "(from < " + windowTo + " AND to > " + windowTo + ")"
-	deviceCut    = "(" + deviceFirst + " OR " + deviceLast + ")"
+	deviceFirst = "(from < " + windowFrom + " AND to >= " + windowFrom + ")"
+	deviceLast  = "(from < " + windowTo + " AND to > " + windowTo + ")"
 )
 
-// sampledTimes bounds the samples of a window to those that can belong to a run
-// that an edge cuts or that is not over: in a long window that is a small part.
-func (b *builder) sampledTimes() string {
-	stretch := b.qualifyTable("job_gpus") + " WHERE " + stored + " AND "
-	begun := "(SELECT toDateTime(max(to), 'UTC') FROM " + stretch + deviceFirst + ")"
-	left := "(SELECT if(count() = 0, toDateTime('2106-01-01', 'UTC'), toDateTime(min(since), 'UTC')) FROM (SELECT from AS since FROM " +
-		stretch + deviceLast +
-		" UNION ALL SELECT assumeNotNull(start) AS since FROM " + b.openRuns() + "))"
-	return " AND at >= " + windowFrom + " AND at < " + windowTo + " AND (at <= " + begun +
-		" OR at >= " + left + ")"
+// wholeRows are the condition on rows of job_nodes and job_gpus that lie within the window.
+const wholeRows = " AND from >= " + windowFrom + " AND to <= " + windowTo
+
+// countWhole is a list of columns for such rows: all of each counts, so that the store need not
+// compute a share for millions of them.
+func countWhole(columns string) string {
+	const whole = "toUnixTimestamp64Micro(least(to, end)) - toUnixTimestamp64Micro(from) AS whole_us, " +
+		"whole_us AS overlap_us, overlap_us / 1e6 AS overlap_s, 1. AS "
+	return strings.NewReplacer(storedPart(), whole+"part", share, whole+"share").Replace(columns)
 }
 
-// sampledGPUs is a subquery of the columns of job_gpus, made from samples: of
-// the devices that open runs hold alone and, in a window, of those runs too that
-// an edge of it cuts.
-func (b *builder) sampledGPUs(windowed bool) string {
-	const utilisation = "ifNull(util / 100, engine / 1000)"
-	const known = "(isNotNull(util) OR isNotNull(engine) OR isNotNull(processes))"
-	const absent = "ifNull(processes = 0, false)"
-	const unused = "ifNull(" + utilisation + " = 0, false)"
-	const owner = "uid, restarts, attempt, job_id, user, account, partition, qos"
-	holders := "SELECT " + owner + " FROM " + b.openRuns()
-	where := readings + " AND uid != 0 AND "
-	if windowed {
-		cut := b.qualifyTable("job_gpus") + " WHERE " + stored + " AND " + deviceCut
-		holders += " UNION ALL SELECT DISTINCT " + owner + " FROM " + cut
-		where += "((uid, attempt) IN (SELECT uid, attempt FROM " + b.openRuns() +
-			") OR (uid, attempt, gpu_uuid) IN (SELECT uid, attempt, gpu_uuid FROM " + cut +
-			"))" + b.sampledTimes()
-	} else {
-		where += "(uid, attempt) IN (SELECT uid, attempt FROM " + b.openRuns() + ")"
+// cutRows is a subquery of rows of a table that an edge of the window cuts. Each edge is
+// asked about on its own, so that the store reads only what lies around it.
+func (b *builder) cutRows(table, columns, where string) string {
+	at := func(edge string) string {
+		return "SELECT " + columns + " FROM " + b.qualifyTable(table) + " WHERE " + stored + " AND " + edge + where
 	}
-	return `(
-    SELECT r.uid AS uid, r.restarts AS restarts, r.attempt AS attempt, r.job_id AS job_id,
-      r.user AS user, r.account AS account, r.partition AS partition, r.qos AS qos,
-      s.node AS node, ` + fineInstant("s.first") + ` AS from, ` + fineInstant("s.until") +
-		` AS to, to AS end,
-      s.gpu_uuid AS gpu_uuid, s.gpu_index AS gpu_index, s.profile AS gpu_type, s.known_s > 0 AS measured,
-      toInt64(s.absent_s * 1000000) AS no_process_us, toInt64(s.unused_s * 1000000) AS idle_us,
-      toInt64((s.known_s - s.absent_s - s.unused_s) * 1000000) AS busy_us,
-      toInt64(round(s.util_s * 1e6)) AS util_us, toInt64(round(s.sm_s * 1e6)) AS sm_us, toInt64(round(s.tensor_s * 1e6)) AS tensor_us,
-      toInt64(s.peak) * 1048576 AS peak_mem, toInt64(s.mib_s) AS mem_mib_s, toInt64(s.joules) * 1000 AS energy_mj,
-      toInt64(s.throttled_s * 1000000) AS throttled_us, toInt64(0) AS xids, 'sampled' AS method, toInt64(1000) AS share
-    FROM (
-      SELECT uid, attempt, node, gpu_uuid, any(gpu_index) AS gpu_index, any(profile) AS profile,
-        min(at) AS first, max(at + seconds) AS until, sumIf(seconds, ` + known + `) AS known_s,
-        sumIf(seconds, ` + absent + `) AS absent_s, sumIf(seconds, ` + unused + ` AND NOT ` +
-		absent + `) AS unused_s,
-        sum(ifNull(` + utilisation + `, 0) * seconds) AS util_s,
-        sum(ifNull(sm, 0) / 1000 * seconds) AS sm_s, sum(ifNull(tensor, 0) / 1000 * seconds) AS tensor_s,
-        ifNull(max(memory_mib), 0) AS peak, sum(ifNull(memory_mib, 0) * seconds) AS mib_s,
-        ifNull(max(energy_j) - min(energy_j), 0) AS joules, sumIf(seconds, ifNull(throttle, 0) > 1) AS throttled_s
-      FROM ` + b.qualifyTable("gpu_samples") + ` FINAL
-      WHERE ` + where + `
-      GROUP BY uid, attempt, node, gpu_uuid
-    ) AS s
-    INNER JOIN (` + holders + `) AS r ON s.uid = r.uid AND s.attempt = r.attempt
-  )`
+	return at(deviceFirst) + " UNION ALL " + at(deviceLast+" AND NOT "+deviceFirst)
+}
+
+// Samples of whole quarters of an hour are added up when they are stored (SampleQuarters):
+// a question about days reads those sums, and samples one by one only in the two quarters
+// that the edges of its window cut.
+const (
+	sampleQuarter = "toStartOfFifteenMinutes(at)"
+	quarterFrom   = "toDateTime(greatest(0, least(intDiv({from:Int64} + 899999999, 900000000) * 900, 4294966200)), 'UTC')"
+	quarterTo     = "toDateTime(greatest(0, least(intDiv({to:Int64}, 900000000) * 900, 4294966200)), 'UTC')"
+)
+
+// sampleSum is an amount that samples of one device in the hands of one run add up to.
+type sampleSum struct {
+	name  string
+	sql   string // over samples
+	merge string // what adds up two of them
+}
+
+// sampleSums lists them.
+//
+//muster:table one entry for each amount
+func sampleSums() []sampleSum {
+	const utilisation = "ifNull(util * 10, engine)" // in thousandths
+	const known = "isNotNull(util) OR isNotNull(engine) OR isNotNull(processes)"
+	const absent = "ifNull(processes = 0, false)"
+	const unused = "ifNull(" + utilisation + " = 0, false) AND NOT " + absent
+	return []sampleSum{
+		{"index", "argMax(gpu_index, at)", "any"},
+		{"cut", "argMax(profile, at)", "any"},
+		{"first", "min(at)", "min"},
+		{"last", "max(at)", "max"},
+		{"until", "max(at + seconds)", "max"},
+		{"known_s", "sumIf(seconds, " + known + ")", "sum"},
+		{"absent_s", "sumIf(seconds, " + absent + ")", "sum"},
+		{"unused_s", "sumIf(seconds, " + unused + ")", "sum"},
+		{"util_ms", "sum(ifNull(" + utilisation + ", 0) * seconds)", "sum"},
+		{"sm_ms", "sum(ifNull(sm, 0) * seconds)", "sum"},
+		{"tensor_ms", "sum(ifNull(tensor, 0) * seconds)", "sum"},
+		{"peak", "max(ifNull(memory_mib, 0))", "max"},
+		{"mib_s", "sum(ifNull(memory_mib, 0) * seconds)", "sum"},
+		{"energy_max", "max(energy_j)", "max"},
+		{"energy_min", "min(energy_j)", "min"},
+		{"throttled_s", "sumIf(seconds, ifNull(throttle, 0) > 1)", "sum"},
+	}
+}
+
+// sampleKeys are what the sums of samples are kept by. The owner follows from the run.
+const sampleKeys = "ledger, " + sampleQuarter + ", node, gpu_uuid, uid, attempt, cluster, user"
+
+// SampleQuarters is the query that the table of samples keeps the answer of, as a
+// projection. A query whose sums, keys and conditions are made of these is answered from it.
+func SampleQuarters() string {
+	sql := "SELECT " + sampleKeys
+	for _, sum := range sampleSums() {
+		sql += ", " + sum.sql
+	}
+	return sql + " GROUP BY " + sampleKeys
+}
+
+// sampledUse is a subquery of what the samples of some runs add up to, by run, node and
+// device, in a window or in all: uid, attempt, node, gpu_uuid and the sums. Runs is a subquery of
+// their uid. Within quarters that were stored, a sample that was sent twice counts twice until
+// the store merges its parts, within minutes.
+func (b *builder) sampledUse(runs string, windowed bool) string {
+	const keys = "uid, attempt, node, gpu_uuid"
+	var sums, merged []string
+	for _, sum := range sampleSums() {
+		sums = append(sums, sum.sql+" AS "+sum.name)
+		merged = append(merged, fmt.Sprintf("%[1]s(q.%[2]s) AS %[2]s", sum.merge, sum.name))
+	}
+	from := func(final, where string) string {
+		return "SELECT " + keys + ", " + strings.Join(sums, ", ") + " FROM " +
+			b.qualifyTable("gpu_samples") + final + " WHERE " + readings + " AND uid IN " + runs + where +
+			" GROUP BY " + keys
+	}
+	if !windowed {
+		return "(" + from("", "") + ")"
+	}
+	inner := from("", " AND "+sampleQuarter+" >= "+quarterFrom+" AND "+sampleQuarter+" < "+quarterTo)
+	edges := from(" FINAL", " AND at >= "+windowFrom+" AND at < "+windowTo+" AND ("+
+		sampleQuarter+" < "+quarterFrom+" OR "+sampleQuarter+" >= "+quarterTo+")")
+	return "(SELECT " + keys + ", " + strings.Join(merged, ", ") + " FROM (" + inner +
+		" UNION ALL " + edges + ") AS q GROUP BY " + keys + ")"
+}
+
+// sampledColumns are columns of job_gpus made from the sums of samples.
+func sampledColumns() []string {
+	return []string{
+		fineInstant("s.first") + " AS from",
+		fineInstant("s.until") + " AS to",
+		"s.known_s > 0 AS measured",
+		"toInt64(s.absent_s * 1000000) AS no_process_us",
+		"toInt64(s.unused_s * 1000000) AS idle_us",
+		"toInt64((s.known_s - s.absent_s - s.unused_s) * 1000000) AS busy_us",
+		"toInt64(s.util_ms * 1000) AS util_us",
+		"toInt64(s.sm_ms * 1000) AS sm_us",
+		"toInt64(s.tensor_ms * 1000) AS tensor_us",
+		"toInt64(s.peak) * 1048576 AS peak_mem",
+		"toInt64(s.mib_s) AS mem_mib_s",
+		"toInt64(ifNull(s.energy_max - s.energy_min, 0)) * 1000 AS energy_mj",
+		"toInt64(s.throttled_s * 1000000) AS throttled_us",
+		"toInt64(0) AS xids",
+		"'sampled' AS method",
+		"toInt64(1000) AS share",
+	}
+}
+
+// deviceOwner are the columns of job_gpus that say whose a row is.
+const deviceOwner = "uid, restarts, attempt, job_id, user, account, partition, qos"
+
+// openDevices is a subquery of the columns of job_gpus, made from samples: of the devices
+// that open runs hold alone.
+func (b *builder) openDevices(windowed bool) string {
+	runs := b.openRuns()
+	var owner []string
+	for _, c := range strings.Split(deviceOwner, ", ") {
+		owner = append(owner, "r."+c+" AS "+c)
+	}
+	return "(\n    SELECT " + strings.Join(owner, ", ") + ", s.node AS node, s.gpu_uuid AS gpu_uuid, s.index AS gpu_index, s.cut AS gpu_type,\n      " +
+		strings.Join(sampledColumns(), ", ") + ", " + fineInstant("s.until") + " AS end\n    FROM " +
+		b.sampledUse("(SELECT uid FROM "+runs+")", windowed) +
+		" AS s\n    INNER JOIN (SELECT " + deviceOwner + " FROM " + runs +
+		") AS r ON s.uid = r.uid AND s.attempt = r.attempt\n  )"
+}
+
+// cutDevices is a subquery of the columns of job_gpus: of the rows that an edge of the
+// window cuts. The samples say what such a run did on this side of the edge; where there are
+// none, the row stands as it is.
+func (b *builder) cutDevices() string {
+	// A column of the row, and what stands in its place where there are samples.
+	var columns []string
+	for _, c := range strings.Split(deviceOwner+", node, gpu_uuid, gpu_index, gpu_type", ", ") {
+		columns = append(columns, "j."+c+" AS "+c)
+	}
+	names := []string{deviceOwner, "node", "gpu_uuid", "gpu_index", "gpu_type", "end"}
+	for _, column := range sampledColumns() {
+		at := strings.LastIndex(column, " AS ")
+		name := column[at+4:]
+		names = append(names, name)
+		columns = append(columns, "if(s.uid = 0, j."+name+", "+column[:at]+") AS "+name)
+	}
+	columns = append(columns, "if(s.uid = 0, j.end, "+fineInstant("s.until")+") AS end")
+	return "(\n    SELECT " + strings.Join(columns, ", ") + "\n    FROM " +
+		"(" + b.cutRows("job_gpus", strings.Join(names, ", "), "") + ") AS j\n    LEFT JOIN " +
+		b.sampledUse("("+b.cutRows("job_gpus", "uid", "")+")", true) +
+		" AS s ON j.uid = s.uid AND j.attempt = s.attempt AND j.gpu_uuid = s.gpu_uuid\n  )"
 }
 
 // openNodes is a subquery of the columns of job_nodes over the nodes that open
@@ -138,23 +247,51 @@ func (b *builder) openNodes(windowed bool) string {
 // side of the edge. Where there are none, what it did is shared out evenly over
 // its length (share).
 func (b *builder) deviceRows(columns, where string, windowed bool) string {
-	whole := ""
-	if windowed {
-		whole = " AND (" + deviceWithin +
-			" OR (uid, attempt, gpu_uuid) NOT IN (SELECT uid, attempt, gpu_uuid FROM " +
-			b.qualifyTable("gpu_samples") +
-			" WHERE " + readings + " AND uid != 0" + b.sampledTimes() + "))"
-	}
-	return "SELECT " + columns + "\n    FROM " + b.qualifyTable("job_gpus") + "\n    WHERE " +
-		stored + where + whole +
-		"\n    UNION ALL\n    SELECT " + columns + "\n    FROM " + b.sampledGPUs(windowed) +
+	return b.endedDevices(columns, where, windowed) +
+		"\n    UNION ALL\n    SELECT " + columns + "\n    FROM " + b.openDevices(windowed) +
 		"\n    WHERE true" + where
 }
 
-// nodeRows is the same over job_nodes.
+// endedDevices is the part of deviceRows about runs that are over.
+func (b *builder) endedDevices(columns, where string, windowed bool) string {
+	sql := "SELECT " + columns + "\n    FROM " + b.qualifyTable("job_gpus") + "\n    WHERE " +
+		stored + where
+	if windowed {
+		sql = "SELECT " + countWhole(columns) + "\n    FROM " + b.qualifyTable("job_gpus") + "\n    WHERE " +
+			stored + where + wholeRows + "\n    UNION ALL\n    SELECT " + columns + "\n    FROM " +
+			b.cutDevices() + "\n    WHERE true" + where
+	}
+	return sql
+}
+
+// Runs that are over, by whether an edge of the window cuts them.
+const (
+	runWithin = "isNotNull(start) AND start >= " + windowFrom + " AND end >= " + windowFrom + " AND end <= " + windowTo
+	runCut    = "isNotNull(start) AND end >= " + windowFrom + " AND start < " + windowTo + " AND (start < " + windowFrom + " OR end > " + windowTo + ")"
+)
+
+// runDevices is a query about what runs did on all of their devices together in the window.
+// Of a run that lies within the window its own row in jobs says it, which is the sum of those of
+// its devices: whole is what is selected from jobs. Of others the devices are looked at: rest is
+// what is selected from a row for each of them, d, with the columns that columns makes of those of
+// job_gpus, and what is joined to it.
+func (b *builder) runDevices(whole, where, rest, columns, joined string) string {
+	cut := "(SELECT uid, restarts FROM " + b.qualifyTable("jobs") + " WHERE " + stored + " AND " + runCut + ")"
+	const measured = " AND measured" + shareWithin
+	return "SELECT " + whole + "\n    FROM " + b.qualifyTable("jobs") + "\n    WHERE " + stored + " AND " + runWithin +
+		" AND gpu_measured_us > 0" + where + "\n    UNION ALL\n    SELECT " + rest + "\n    FROM (" +
+		b.endedDevices(columns, measured+" AND (uid, restarts) IN "+cut, true) +
+		"\n    UNION ALL\n    SELECT " + columns + "\n    FROM " + b.openDevices(true) + "\n    WHERE true" + measured + ") AS d" + joined
+}
+
+// nodeRows is the same over job_nodes; what a run did that an edge cuts is shared out.
 func (b *builder) nodeRows(columns, where string, windowed bool) string {
-	return "SELECT " + columns + "\n    FROM " + b.qualifyTable("job_nodes") + "\n    WHERE " +
-		stored + where +
-		"\n    UNION ALL\n    SELECT " + columns + "\n    FROM " + b.openNodes(windowed) +
+	sql := "SELECT " + columns + "\n    FROM " + b.qualifyTable("job_nodes") + "\n    WHERE " +
+		stored + where
+	if windowed {
+		sql = "SELECT " + countWhole(columns) + "\n    FROM " + b.qualifyTable("job_nodes") + "\n    WHERE " +
+			stored + where + wholeRows + "\n    UNION ALL\n    " + b.cutRows("job_nodes", columns, where)
+	}
+	return sql + "\n    UNION ALL\n    SELECT " + columns + "\n    FROM " + b.openNodes(windowed) +
 		"\n    WHERE true" + where
 }

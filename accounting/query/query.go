@@ -45,11 +45,11 @@ func (q Query) Text() string {
 }
 
 // quoteLiteral writes a value as SQL.
-func quoteLiteral(v any, typ string) string {
+func quoteLiteral(value any, typ string) string {
 	text := func(s string) string {
 		return "'" + strings.NewReplacer(`\`, `\\`, "'", `\'`).Replace(s) + "'"
 	}
-	switch v := v.(type) {
+	switch v := value.(type) {
 	case string:
 		if typ == "UUID" {
 			return "toUUID(" + text(v) + ")"
@@ -66,7 +66,7 @@ func quoteLiteral(v any, typ string) string {
 	case []uint32:
 		return strings.ReplaceAll(fmt.Sprint(v), " ", ", ")
 	}
-	return fmt.Sprint(v)
+	return fmt.Sprint(value)
 }
 
 // Limits bound a question of a user.
@@ -112,10 +112,10 @@ type builder struct {
 	rates  *kpi.Rates // of stored views; nil = no prices
 }
 
-func newBuilder(s Scope) *builder {
+func newBuilder(scope Scope) *builder {
 	return &builder{
-		scope:  s,
-		params: []Param{{"ledger", uuidText(s.Ledger)}, {"seq", s.Seq}, {"gen", s.Gen}},
+		scope:  scope,
+		params: []Param{{"ledger", uuidText(scope.Ledger)}, {"seq", scope.Seq}, {"gen", scope.Gen}},
 	}
 }
 
@@ -146,8 +146,8 @@ const stored = "ledger = {ledger:UUID} AND seq <= {seq:UInt64}"
 // the ledger's own events. Runs of a lost history did run, so stored has them.
 func (b *builder) knownEvents() string {
 	text := stored
-	for _, g := range b.scope.Lost {
-		text += fmt.Sprintf(" AND NOT (seq >= %d AND seq <= %d)", g.From, g.To)
+	for _, gap := range b.scope.Lost {
+		text += fmt.Sprintf(" AND NOT (seq >= %d AND seq <= %d)", gap.From, gap.To)
 	}
 	return text
 }

@@ -26,7 +26,7 @@ type Report struct {
 
 // amountColumns gives the columns that hold a TRES: of a run's allocation and
 // request, and of a node.
-func (r *Report) amountColumns(b *builder) (alloc, req, node string, err error) {
+func (r *Report) amountColumns(b *builder) (alloc, request, node string, err error) {
 	switch r.TRES {
 	case "", "cpu":
 		return "alloc_cpus", "req_cpus", "cpus", nil
@@ -167,12 +167,12 @@ func (r *Report) Sizes(scope Scope, groups []int64, by ...Key) (Query, error) {
 			b.rolledWithin("day", "toDate(fromUnixTimestamp64Micro(%s, 'UTC'))")+filters)
 	}
 	for _, p := range w.rows {
-		n := "1"
+		name := "1"
 		if p.later {
-			n = "ifNull(toUnixTimestamp64Micro(start) >= " + p.lo + ", false)"
+			name = "ifNull(toUnixTimestamp64Micro(start) >= " + p.lo + ", false)"
 		}
 		parts = append(parts, "SELECT "+keys+", toUInt32("+index+") AS size, toInt128("+alloc+
-			") * "+p.overlapMicros()+" AS part, toInt64("+n+") AS n FROM "+
+			") * "+p.overlapMicros()+" AS part, toInt64("+name+") AS n FROM "+
 			b.pieceRuns(p, p.ranWithin()+filters, keys+", alloc_cpus, "+alloc+", "+heldColumns))
 	}
 	return b.buildQuery("SELECT " + keys +
@@ -182,8 +182,8 @@ func (r *Report) Sizes(scope Scope, groups []int64, by ...Key) (Query, error) {
 }
 
 // Tree asks for the associations as they are now: id, parent, account, user.
-func (r *Report) Tree(s Scope) Query {
-	b := newBuilder(s)
+func (r *Report) Tree(scope Scope) Query {
+	b := newBuilder(scope)
 	return b.buildQuery("SELECT id, argMax(parent, seq) AS parent_id, argMax(account, seq) AS account_name, argMax(user, seq) AS user_name\nFROM " +
 		b.qualifyTable("associations") + "\nWHERE " + b.knownEvents() +
 		"\nGROUP BY id\nHAVING NOT argMax(removed, seq)\nORDER BY id")
@@ -285,9 +285,9 @@ func (r *Report) Kinds(scope Scope) Query {
 
 // Capacity asks what the cluster had of a TRES over the window: the amount
 // times microseconds (Int128).
-func (r *Report) Capacity(s Scope) (Query, error) {
+func (r *Report) Capacity(scope Scope) (Query, error) {
 	return r.overNodes(
-		s,
+		scope,
 		"SELECT toString(sum(toInt128(caps[1]) * (b - a))) AS had_us FROM ",
 		" WHERE a < b",
 	)
@@ -295,9 +295,9 @@ func (r *Report) Capacity(s Scope) (Query, error) {
 
 // Most asks for the largest amount of a TRES that the cluster had within the
 // window.
-func (r *Report) Most(s Scope) (Query, error) {
+func (r *Report) Most(scope Scope) (Query, error) {
 	return r.overNodes(
-		s,
+		scope,
 		"SELECT ifNull(max(total), 0) AS count FROM (SELECT a AS at, sum(caps[1]) AS total FROM ",
 		" GROUP BY a)",
 	)
@@ -324,7 +324,7 @@ func (r *Report) overNodes(scope Scope, before, behind string) (Query, error) {
 func (r *Report) Utilization(scope Scope) (Query, error) {
 	b := newBuilder(scope)
 	r.bindWindow(b)
-	alloc, req, node, err := r.amountColumns(b)
+	alloc, request, node, err := r.amountColumns(b)
 	if err != nil {
 		return Query{}, err
 	}
@@ -340,7 +340,7 @@ func (r *Report) Utilization(scope Scope) (Query, error) {
 			") AS a, "+
 			"least("+heldUntil(p.now)+", "+p.hi+") AS b FROM "+
 			b.pieceRuns(p, "isNotNull(start) AND "+p.ranWithin(), alloc+", "+heldColumns))
-		waiting = append(waiting, "SELECT toInt128("+req+
+		waiting = append(waiting, "SELECT toInt128("+request+
 			") * count AS amount, greatest(toUnixTimestamp64Micro(assumeNotNull(eligible)), "+
 			p.lo+") AS a, "+
 			"least(ifNull(toUnixTimestamp64Micro(start), ifNull(toUnixTimestamp64Micro(end), "+
@@ -348,7 +348,7 @@ func (r *Report) Utilization(scope Scope) (Query, error) {
 			b.pieceRuns(p, "isNotNull(eligible) AND eligible < "+microsToInstant(p.hi)+
 				" AND (isNull(end) OR end > "+microsToInstant(p.lo)+
 				") AND (isNull(start) OR start > "+microsToInstant(p.lo)+")",
-				req+", count, eligible, start, end"))
+				request+", count, eligible, start, end"))
 	}
 	union := func(list []string) string { return "(" + strings.Join(list, " UNION ALL ") + ")" }
 	added := ""

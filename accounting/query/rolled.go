@@ -223,8 +223,8 @@ func (u RollUp) begin(scope Scope) (b *builder, where string) {
 }
 
 // Days adds up what runs held, by UTC day and who held it.
-func (u RollUp) Days(s Scope) Query {
-	b, where := u.begin(s)
+func (u RollUp) Days(scope Scope) Query {
+	b, where := u.begin(scope)
 	return b.buildQuery("INSERT INTO " + b.qualifyTable("rollup_days") +
 		" (ledger, cluster, build, " + strings.Join(RolledDayColumns(), ", ") +
 		")\nSELECT {ledger:UUID}, {cluster:String}, {build:UInt32}, * FROM (" +
@@ -276,8 +276,8 @@ func (b *builder) splitIntoDays(from, last string) string {
 
 // Quarters adds up what runs held and what they waited for, by quarter of an
 // hour.
-func (u RollUp) Quarters(s Scope) Query {
-	b, where := u.begin(s)
+func (u RollUp) Quarters(scope Scope) Query {
+	b, where := u.begin(scope)
 	return b.buildQuery("INSERT INTO " + b.qualifyTable("rollup_quarters") +
 		" (ledger, cluster, build, " + strings.Join(RolledQuarterColumns(), ", ") +
 		")\nSELECT {ledger:UUID}, {cluster:String}, {build:UInt32}, * FROM (" +

@@ -23,17 +23,19 @@ func (b *builder) theSamples(uid uint64, attempt uint32, from, to spec.Instant) 
 
 // SampleSpan asks between which times a job's GPUs were sampled, and how often:
 // samples, first and last (Unix seconds), seconds between two.
-func SampleSpan(s Scope, uid uint64, attempt uint32, from, to spec.Instant) Query {
-	return sampleSpan(s, "gpu_samples", uid, attempt, from, to)
+func SampleSpan(scope Scope, uid uint64, attempt uint32, from, to spec.Instant) Query {
+	return sampleSpan(scope, "gpu_samples", uid, attempt, from, to)
 }
 
 // UsageSpan asks the same of what a job used of CPU and memory.
-func UsageSpan(s Scope, uid uint64, attempt uint32, from, to spec.Instant) Query {
-	return sampleSpan(s, "usage_samples", uid, attempt, from, to)
+func UsageSpan(scope Scope, uid uint64, attempt uint32, from, to spec.Instant) Query {
+	return sampleSpan(scope, "usage_samples", uid, attempt, from, to)
 }
 
-func sampleSpan(s Scope, table string, uid uint64, attempt uint32, from, to spec.Instant) Query {
-	b := newBuilder(s)
+func sampleSpan(
+	scope Scope, table string, uid uint64, attempt uint32, from, to spec.Instant,
+) Query {
+	b := newBuilder(scope)
 	return b.buildQuery("SELECT count(), toInt64(toUnixTimestamp(min(at))), toInt64(toUnixTimestamp(max(at))), toInt64(max(seconds))\nFROM " +
 		b.qualifyTable(table) +
 		"\nWHERE " + b.theSamples(uid, attempt, from, to))

@@ -93,6 +93,20 @@ no_process_s, idle_s, busy_s: without a process / with one that did nothing / wi
 util_s, sm_s: utilisation times seconds / activity of the multiprocessors times seconds
 energy_j, xids: energy in joules / errors of the driver
 `)},
+		{Name: "gpu_runs_within", Params: windowParams(), About: "what runs did within a window on all of their devices together, where it was measured; a run that an edge of the window cuts, or that is not over, may have several rows",
+			rows: (*builder).storedGPURuns, Columns: viewColumns(who +
+				`no_process_s, idle_s, busy_s: seconds of its devices without a process / with one that did nothing / with one that worked
+measured_s: all of these
+util_s: utilisation times seconds
+`)},
+		{Name: "gpu_quarters_within", Params: windowParams(), About: "what was read of each device in each quarter of an hour that lies in a window, or of which an edge of the window cuts a part, by the run that held the device",
+			rows: (*builder).storedQuarters, Columns: viewColumns(`at: when the quarter begins
+node, gpu_uuid: name of the node / the device
+uid, attempt, user: which start of which job held it; 0 = none held it alone / the user of that job; empty = none
+read_s: seconds for which something was measured
+no_process_s, idle_s, busy_s: without a process / with one that did nothing / with one that worked
+util_s, sm_s: utilisation times seconds / activity of the multiprocessors times seconds
+`)},
 		{Name: "runs_of_job", Params: jobParams(), About: "every run of a job: over, running or pending",
 			rows: (*builder).storedJobRuns, Columns: viewColumns(runColumns +
 				`constraint, reservation, licenses, priority: features of nodes it asked for / the reservation it ran in / licenses it asked for / its priority at its start
@@ -140,8 +154,8 @@ func (v Stored) SQL(database string, rates *kpi.Rates) string {
 	b := newBuilder(Scope{Database: database})
 	b.rates = rates
 	names := make([]string, len(v.Columns))
-	for i, c := range v.Columns {
-		names[i] = "`" + c.Name + "`"
+	for i, column := range v.Columns {
+		names[i] = "`" + column.Name + "`"
 	}
 	with := []string{
 		"(" + b.positionOfCluster() + ") AS _at",
@@ -162,9 +176,9 @@ func (v Stored) SQL(database string, rates *kpi.Rates) string {
 		"{from:Int64}", "_from", "{to:Int64}", "_to", "{now_us:Int64}", "_now"}
 	// A view has no parameters but its own: names of priced licences and the like
 	// stand in its text.
-	for _, p := range b.params {
-		if name, ok := p.Value.(string); ok && strings.HasPrefix(p.Name, priceParam) {
-			known = append(known, "{"+p.Name+":String}", quoteLiteral(name, "String"))
+	for _, param := range b.params {
+		if name, ok := param.Value.(string); ok && strings.HasPrefix(param.Name, priceParam) {
+			known = append(known, "{"+param.Name+":String}", quoteLiteral(name, "String"))
 		}
 	}
 	rows = strings.NewReplacer(known...).Replace(rows)
@@ -256,6 +270,35 @@ func (b *builder) storedGPUs() string {
 	return "(\n    " + b.deviceRows(columns, shareWithin, true) + "\n  )"
 }
 
+func (b *builder) storedGPURuns() string {
+	const of = "uid, restarts, attempt, job_id, user, account, partition, qos"
+	const amounts = ", no_process / 1e6 AS no_process_s, idle / 1e6 AS idle_s, busy / 1e6 AS busy_s, (no_process + idle + busy) / 1e6 AS measured_s, used / 1e6 AS util_s"
+	return "(SELECT " + of + amounts + " FROM (\n    " + b.runDevices(
+		of+", toFloat64(gpu_no_process_us) AS no_process, toFloat64(gpu_idle_us) AS idle, toFloat64(gpu_busy_us) AS busy, toFloat64(gpu_util_us) AS used",
+		"",
+		of+", no_process, idle, busy, used",
+		of+", no_process_us * part AS no_process, idle_us * part AS idle, busy_us * part AS busy, util_us * part AS used, "+storedPart(),
+		"",
+	) + "\n  ))"
+}
+
+// storedQuarters reads the sums that the store keeps of samples.
+func (b *builder) storedQuarters() string {
+	const keys = "node, gpu_uuid, uid, attempt, user"
+	sums := ""
+	for _, sum := range sampleSums() {
+		switch sum.name {
+		case "known_s", "absent_s", "unused_s", "util_ms", "sm_ms":
+			sums += ", " + sum.sql + " AS " + sum.name
+		}
+	}
+	return "(SELECT quarter AS at, " + keys + ", known_s AS read_s, absent_s AS no_process_s, unused_s AS idle_s, known_s - absent_s - unused_s AS busy_s, " +
+		"util_ms / 1000 AS util_s, sm_ms / 1000 AS sm_s FROM (SELECT " + sampleQuarter + " AS quarter, " + keys + sums + " FROM " +
+		b.qualifyTable("gpu_samples") + " WHERE " + readings + " AND " + sampleQuarter +
+		" >= toStartOfFifteenMinutes(toDateTime(intDiv({from:Int64}, 1000000), 'UTC')) AND " + sampleQuarter +
+		" < toDateTime(intDiv({to:Int64} + 999999, 1000000), 'UTC') GROUP BY quarter, " + keys + "))"
+}
+
 // Spans of gpus_now, in seconds: readings that are older say nothing of now, a
 // device that did nothing for so long is idle, and one that was not read for so
 // long is not known any more.
@@ -271,23 +314,35 @@ func (b *builder) storedGPUsNow() string {
 		return b.qualifyTable("gpu_samples") + " WHERE " + readings + " AND at >= " +
 			fmt.Sprintf(since, seconds)
 	}
+	// In this form the store reads what it has added up, not the samples.
+	known := "(SELECT node, gpu_uuid, "
+	for _, sum := range sampleSums() {
+		switch sum.name {
+		case "index", "cut":
+			known += sum.sql + " AS " + sum.name + ", "
+		case "last":
+			known += sum.sql + " AS " + sum.name
+		}
+	}
+	known += " FROM " + b.qualifyTable("gpu_samples") + " WHERE " + readings + " AND " + sampleQuarter +
+		" >= toStartOfFifteenMinutes(" + fmt.Sprintf(since, knownFor) + ") GROUP BY node, gpu_uuid)"
 	// A node's state is said again at each midnight.
 	nodes := "(SELECT node, argMax(toString(class), (at, seq)) AS class, argMax(toString(state), (at, seq)) AS node_state, argMax(toString(reason), (at, seq)) AS node_reason FROM " +
 		b.qualifyTable("node_states") + " WHERE " + stored + " AND at >= " +
 		fmt.Sprintf(since, 2*knownFor) + " GROUP BY node)"
 	const newest = "argMax(user, last) AS user, argMax(account, last) AS account, argMax(partition, last) AS partition, argMax(job_id, last) AS job_id, " +
 		"argMax(holder, last) AS holder, argMax(worked, last) AS worked, argMax(running, last) AS running, argMax(percent, last) AS util, max(last) AS read"
-	held := "(SELECT node, gpu_uuid, uid AS holder, max(at) AS last, argMax(gpu_samples.user, gpu_samples.at) AS user, argMax(gpu_samples.account, gpu_samples.at) AS account, " +
-		"argMax(gpu_samples.partition, gpu_samples.at) AS partition, argMax(gpu_samples.job_id, gpu_samples.at) AS job_id, argMax(tuple(ifNull(util, engine / 10)), gpu_samples.at).1 AS percent, " +
-		"max(ifNull(ifNull(util, engine), 1)) > 0 AS worked, argMax(ifNull(processes, 0), gpu_samples.at) > 0 AS running FROM " +
+	// All readings in the hands of one run name the same owner.
+	held := "(SELECT node, gpu_uuid, uid AS holder, max(at) AS last, any(user) AS user, any(account) AS account, any(partition) AS partition, any(job_id) AS job_id, " +
+		"argMax(tuple(ifNull(util, engine / 10)), at).1 AS percent, " +
+		"max(ifNull(ifNull(util, engine), 1)) > 0 AS worked, argMax(ifNull(processes, 0), at) > 0 AS running FROM " +
 		read(idleFor) + " GROUP BY node, gpu_uuid, uid)"
-	return "(\n  SELECT k.node AS node, k.gpu_uuid AS gpu_uuid, k.gpu_index AS gpu_index, k.profile AS profile, s.user AS user, s.account AS account, s.partition AS partition, " +
-		"if(state IN ('lost', 'down', 'off'), 0, s.job_id) AS job_id, s.util AS util, k.seen AS at, n.node_state AS node_state, n.node_reason AS node_reason,\n" +
+	return "(\n  SELECT k.node AS node, k.gpu_uuid AS gpu_uuid, k.index AS gpu_index, toString(k.cut) AS profile, s.user AS user, s.account AS account, s.partition AS partition, " +
+		"if(state IN ('lost', 'down', 'off'), 0, s.job_id) AS job_id, s.util AS util, k.last AS at, n.node_state AS node_state, n.node_reason AS node_reason,\n" +
 		"    s.read >= " + fmt.Sprintf(since, freshFor) + " AS fresh,\n" +
 		"    multiIf(n.class = 'planned', 'off', NOT fresh AND n.class = 'up', 'lost', NOT fresh, 'down', s.holder != 0 AND NOT s.worked, 'idle', s.holder != 0, 'busy',\n" +
 		"      s.running, 'shared', n.class != 'up', 'drained', 'free') AS state\n" +
-		"  FROM (SELECT node, gpu_uuid, argMax(gpu_samples.gpu_index, gpu_samples.at) AS gpu_index, argMax(toString(gpu_samples.profile), gpu_samples.at) AS profile, max(gpu_samples.at) AS seen FROM " +
-		read(knownFor) + " GROUP BY node, gpu_uuid) AS k\n" +
+		"  FROM " + known + " AS k\n" +
 		"  INNER JOIN " + nodes + " AS n ON k.node = n.node\n" +
 		"  LEFT JOIN (SELECT node, gpu_uuid, " + newest + " FROM " + held +
 		" GROUP BY node, gpu_uuid) AS s ON k.node = s.node AND k.gpu_uuid = s.gpu_uuid\n" +

@@ -13,10 +13,10 @@ func Tree(text string) Query {
 
 // Names asks for what a name without a view or WITH behind it could mean: the
 // databases, and the tables of the store's own.
-func Names(s Scope) Query {
+func Names(scope Scope) Query {
 	return Query{
 		SQL:    "SELECT name FROM system.databases UNION ALL SELECT name FROM system.tables WHERE database = {db:String}",
-		Params: []Param{{"db", s.Database}},
+		Params: []Param{{"db", scope.Database}},
 	}
 }
 

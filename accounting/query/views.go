@@ -39,7 +39,7 @@ type ViewColumn struct{ Name, About string }
 // viewColumns reads lines of names and what they are: one text for all of a
 // line, or one for each, with a / between them.
 func viewColumns(text string) []ViewColumn {
-	var out []ViewColumn
+	var columns []ViewColumn
 	for line := range strings.Lines(text) {
 		list, about, ok := strings.Cut(strings.TrimSpace(line), ": ")
 		if !ok {
@@ -50,10 +50,10 @@ func viewColumns(text string) []ViewColumn {
 			if len(each) == len(names) {
 				about = each[i]
 			}
-			out = append(out, ViewColumn{name, about})
+			columns = append(columns, ViewColumn{name, about})
 		}
 	}
-	return out
+	return columns
 }
 
 // usedBy are the columns of what was used.
@@ -65,12 +65,12 @@ func usedBy() string {
 // counterTexts says what each counter is.
 func counterTexts() string {
 	var out []string
-	for _, c := range spec.Counters() {
-		text := c.Name + " = "
-		if c.Unit != "" {
-			text += c.Unit + " "
+	for _, counter := range spec.Counters() {
+		text := counter.Name + " = "
+		if counter.Unit != "" {
+			text += counter.Unit + " "
 		}
-		out = append(out, text+c.Help)
+		out = append(out, text+counter.Help)
 	}
 	return strings.Join(out, "; ")
 }
@@ -383,8 +383,8 @@ func SQL(scope Scope, viewer Viewer, text string) (Query, error) {
 // viewSQL is the view for a viewer.
 func (w View) viewSQL(b *builder, viewer Viewer) string {
 	names := make([]string, len(w.Columns))
-	for i, c := range w.Columns {
-		names[i] = "`" + c.Name + "`"
+	for i, column := range w.Columns {
+		names[i] = "`" + column.Name + "`"
 	}
 	if w.rows != nil {
 		who := ""
@@ -433,8 +433,8 @@ func (b *builder) viewColumns(name string) string {
 			continue
 		}
 		quoted := make([]string, len(view.Columns))
-		for i, c := range view.Columns {
-			quoted[i] = "`" + c.Name + "`"
+		for i, column := range view.Columns {
+			quoted[i] = "`" + column.Name + "`"
 		}
 		return strings.Join(quoted, ", ")
 	}
@@ -452,8 +452,8 @@ func (b *builder) fromEvents(kinds, field string, columns []string) string {
 
 // ViewsMarkdown is the page that describes the views.
 func ViewsMarkdown() string {
-	var b strings.Builder
-	b.WriteString(
+	var text strings.Builder
+	text.WriteString(
 		"# Views of muster sql\n\nGenerated from the definitions in accounting/query by `make generate`; do not edit.\n\n" +
 			"`muster sql 'SELECT …'` asks these views. Users see the rows of their own jobs, coordinators those of their accounts and of the accounts below,\n" +
 			"administrators and operators all. Times are UTC; `muster sql --explain-report NAME` prints the SQL behind a command. A column whose name is a word of SQL\n(step, from) is written with its view: `steps.step`.\n\n" +
@@ -461,40 +461,40 @@ func ViewsMarkdown() string {
 	)
 	for _, view := range Views() {
 		fmt.Fprintf(
-			&b,
+			&text,
 			"\n## %s\n\n%s.\n\n```sql\n%s\n```\n\n| column | what |\n|---|---|\n",
 			view.Name,
 			view.About,
 			view.Example,
 		)
-		for _, c := range view.Columns {
-			fmt.Fprintf(&b, "| `%s` | %s |\n", c.Name, c.About)
+		for _, column := range view.Columns {
+			fmt.Fprintf(&text, "| `%s` | %s |\n", column.Name, column.About)
 		}
 	}
-	b.WriteString(
+	text.WriteString(
 		"\n## Stored views\n\nThese stand in the database beside the tables, for Grafana and others that ask the store itself with a login of their own, which sees the rows of\n" +
 			"all users. They count each run once, and runs that are not over up to now, as `muster kpi` and the views above do. `from` and `until` are Unix seconds.\n\n" +
 			"```\nSELECT user, sum(no_process_s + idle_s) / 3600 AS idle_gpu_hours\nFROM gpus_within(cluster = 'lab', from = toUnixTimestamp(now() - 86400), until = toUnixTimestamp(now())) GROUP BY user\n```\n",
 	)
 	for _, v := range StoredViews() {
 		fmt.Fprintf(
-			&b,
+			&text,
 			"\n### %s(%s)\n\n%s.\n\n| column | what |\n|---|---|\n",
 			v.Name,
 			strings.Join(v.Params, ", "),
 			v.About,
 		)
-		for _, c := range v.Columns {
-			fmt.Fprintf(&b, "| `%s` | %s |\n", c.Name, c.About)
+		for _, column := range v.Columns {
+			fmt.Fprintf(&text, "| `%s` | %s |\n", column.Name, column.About)
 		}
 	}
-	b.WriteString(
+	text.WriteString(
 		"\n## Functions\n\nThese may be used, aggregate functions also with the endings If, Array, Distinct, OrNull and OrDefault:\n\n",
 	)
 	names := append(ordinaryFunctions(), aggregateFunctions()...)
 	slices.Sort(names)
-	b.WriteString("`" + strings.Join(slices.Compact(names), "` `") + "`\n")
-	return b.String()
+	text.WriteString("`" + strings.Join(slices.Compact(names), "` `") + "`\n")
+	return text.String()
 }
 
 // Standing asks what a user may see beyond his own: his level and the accounts

@@ -58,94 +58,101 @@ type Options struct {
 
 // Open prepares the store. The engine, or the server, need not be
 // there: jobs run without it, and the ledger is the buffer.
-func Open(o Options) (*Accounting, error) {
+func Open(options Options) (*Accounting, error) {
 	codec, err := event.NewCodec()
 	if err != nil {
 		return nil, err
 	}
-	rates, err := o.Config.Rates()
+	rates, err := options.Config.Rates()
 	if err != nil {
 		return nil, err
 	}
 	if len(rates.Budgets) > 0 && len(rates.Prices) == 0 {
-		o.Log.Warn(
+		options.Log.Warn(
 			"cost.budgets stand in muster.yaml without cost.prices: nothing is counted against them",
 		)
 	}
-	if enforcesBudgets(rates.Budgets) && !o.Cluster.Enforce.Limits {
-		o.Log.Warn(
+	if enforcesBudgets(rates.Budgets) && !options.Cluster.Enforce.Limits {
+		options.Log.Warn(
 			"cost.budgets says enforce, and slurm.conf enforces no limits: no job waits for money",
 			"cure",
 			"AccountingStorageEnforce=associations,limits",
 		)
 	}
-	objectives, err := o.Config.Objectives()
+	objectives, err := options.Config.Objectives()
 	if err != nil {
 		return nil, err
 	}
-	a := &Accounting{cfg: o.Config.ClickHouse.Embedded, own: o.Config.UsesEmbedded(), log: o.Log}
-	if a.own && o.Config.ClickHouse.Cluster != "" {
-		o.Log.Warn(
+	accounting := &Accounting{
+		cfg: options.Config.ClickHouse.Embedded,
+		own: options.Config.UsesEmbedded(),
+		log: options.Log,
+	}
+	if accounting.own && options.Config.ClickHouse.Cluster != "" {
+		options.Log.Warn(
 			"clickhouse.cluster has no effect without clickhouse.dsn: the embedded engine is one server",
 		)
 	}
-	opts, err := storeOptions(o.Config)
+	opts, err := storeOptions(options.Config)
 	if err != nil {
 		return nil, err
 	}
 	opts.Rates = &rates
-	a.Store, err = clickhouse.Open(opts)
+	accounting.Store, err = clickhouse.Open(opts)
 	if err != nil {
 		return nil, fmt.Errorf("the accounting store: %w", err)
 	}
 	identify := host.NewCallerFunc(uint32(os.Getuid()))
-	from := o.Source
-	a.daemon = acctd.New(acctd.Config{
+	from := options.Source
+	accounting.daemon = acctd.New(acctd.Config{
 		Source: from,
-		Feed:   o.Feed,
-		Store:  a.Store,
+		Feed:   options.Feed,
+		Store:  accounting.Store,
 		OpenWriter: func(ctx context.Context, ledger [16]byte, cluster string) (acctd.Writer, tally.Resume, error) {
-			return a.Store.NewWriter(ctx, ledger, cluster)
+			return accounting.Store.NewWriter(ctx, ledger, cluster)
 		},
 		Codec:     codec,
 		Clock:     host.Clock{Of: clock.NewSystem()},
-		Log:       o.Log,
+		Log:       options.Log,
 		Identity:  from.Identity,
 		Content:   from.Content,
 		Private:   from.Private,
-		Operators: o.Operators,
+		Operators: options.Operators,
 		Confirm:   from.Confirm,
 		Lost:      from.Lost,
 		Identify: func(ctx context.Context) acctd.Caller {
-			c := identify(ctx)
+			caller := identify(ctx)
 			return acctd.Caller{
-				User:    c.User,
-				Admin:   c.Admin || (c.UID == 0 && c.User != ""),
-				Limited: c.Limited,
+				User:    caller.User,
+				Admin:   caller.Admin || (caller.UID == 0 && caller.User != ""),
+				Limited: caller.Limited,
 			}
 		},
 		Objectives: objectives,
 		Rates:      rates,
 		Enforce:    from.Enforce(&rates),
 		MayPut:     authz.SpeaksForNode,
-		SampleKeep: o.Config.Accounting.SamplesKeep,
-		Archive:    o.Config.Accounting.Archive,
-		Retention:  o.Config.Accounting.Retention(),
-		Interval:   o.Config.Accounting.BatchInterval,
-		BatchRows:  int(o.Config.Accounting.BatchRows),
+		SampleKeep: options.Config.Accounting.SamplesKeep,
+		Archive:    options.Config.Accounting.Archive,
+		Retention:  options.Config.Accounting.Retention(),
+		Interval:   options.Config.Accounting.BatchInterval,
+		BatchRows:  int(options.Config.Accounting.BatchRows),
+
+		Refresh:      options.Config.Accounting.KPIInterval,
+		RefreshShare: options.Config.Accounting.KPIShare,
 	})
-	a.Service = a.daemon.Service()
-	a.mail, err = mailing.New(
-		o.Config,
-		o.Path,
-		func() mailing.Role { return mailing.RoleOf(a.daemon.Status()) },
+	accounting.Service = accounting.daemon.Service()
+	accounting.mail, err = mailing.New(
+		options.Config,
+		options.Path,
+		func() mailing.Role { return mailing.RoleOf(accounting.daemon.Status()) },
 		time.Now,
-		o.Log,
+		options.Log,
 	)
 	if err != nil {
-		o.Log.Error("no reports are mailed", "error", err) // jobs run without them
+		options.Log.Error("no reports are mailed", "error", err) // jobs run without them
 	}
-	return a, nil
+	return accounting, nil
 }
 
 // enforcesBudgets tells whether jobs are to wait for money.
@@ -154,17 +161,17 @@ func enforcesBudgets(budgets []kpi.Budget) bool {
 }
 
 // storeOptions say where accounting is stored.
-func storeOptions(cfg *conffile.Config) (clickhouse.Options, error) {
-	if cfg.UsesEmbedded() {
-		return clickhouse.Options{Socket: cfg.ClickHouse.Embedded.Socket}, nil
+func storeOptions(config *conffile.Config) (clickhouse.Options, error) {
+	if config.UsesEmbedded() {
+		return clickhouse.Options{Socket: config.ClickHouse.Embedded.Socket}, nil
 	}
-	dsn, err := cfg.DataSource()
+	dsn, err := config.DataSource()
 	if err != nil {
 		return clickhouse.Options{}, fmt.Errorf("clickhouse.dsn: %w", err)
 	}
 	return clickhouse.Options{
 		DSN:    dsn.Reveal(),
-		Layout: clickhouse.Layout{Cluster: cfg.ClickHouse.Cluster},
+		Layout: clickhouse.Layout{Cluster: config.ClickHouse.Cluster},
 	}, nil
 }
 
@@ -191,27 +198,29 @@ func (a *Accounting) Run(ctx context.Context) error {
 }
 
 // engineOptions are those of the embedded engine as it is configured.
-func engineOptions(c *conffile.Embedded, log *slog.Logger) embedded.Options {
-	o := embedded.Options{
+func engineOptions(c *conffile.Embedded, logger *slog.Logger) embedded.Options {
+	options := embedded.Options{
 		Data:    c.DataDir,
 		Library: c.Library,
 		Socket:  c.Socket,
 		Memory:  int(c.MaxMemory / conffile.MiB),
-		Log:     log,
+		Log:     logger,
 	}
 	if c.Listen.Off() {
-		return o
+		return options
 	}
-	o.TCP, o.TCPOptional = c.ReaderAddress(), true
-	o.TLSCert, o.TLSKey = c.ListenCert, c.ListenKey
-	o.Logins = []embedded.Login{
+	options.TCP, options.TCPOptional = c.ReaderAddress(), true
+	options.TLSCert, options.TLSKey = c.ListenCert, c.ListenKey
+	options.Logins = []embedded.Login{
 		{Name: c.ListenUser, PasswordFile: c.ListenPasswordFile, ReadOnly: true},
 	}
-	o.Readers = int(c.ListenMaxQueries)
-	o.Reading = embedded.DefaultReading()
-	o.Reading["max_execution_time"] = strconv.FormatInt(int64(c.ListenMaxTime/spec.Second), 10)
-	o.Reading["max_memory_usage"] = strconv.FormatInt(int64(c.MaxQueryMemory), 10)
-	return o
+	options.Readers = int(c.ListenMaxQueries)
+	options.Reading = embedded.DefaultReading()
+	options.Reading["max_execution_time"] = strconv.FormatInt(
+		int64(c.ListenMaxTime/spec.Second), 10,
+	)
+	options.Reading["max_memory_usage"] = strconv.FormatInt(int64(c.MaxQueryMemory), 10)
+	return options
 }
 
 // keepEngine starts the embedded engine, again and again until it starts or the
@@ -296,13 +305,13 @@ func (a *Accounting) Status() acctd.Status { return a.daemon.Status() }
 // in the state folder, or is not there before accounting runs.
 func AskStore(
 	ctx context.Context,
-	cfg *conffile.Config,
+	config *conffile.Config,
 	cluster string,
 ) (_ []clickhouse.KnownLedger, err error) {
-	if cfg.UsesEmbedded() {
+	if config.UsesEmbedded() {
 		return nil, nil
 	}
-	opts, err := storeOptions(cfg)
+	opts, err := storeOptions(config)
 	if err != nil {
 		return nil, err
 	}

@@ -43,8 +43,8 @@ func (b *bodies) text(e event.Event) string {
 // notations are the types that are written as a text.
 //
 //muster:table one line for each type
-func notation(t reflect.Type) func(v reflect.Value) string {
-	switch t {
+func notation(typ reflect.Type) func(v reflect.Value) string {
+	switch typ {
 	case reflect.TypeFor[spec.Hash](), reflect.TypeFor[[16]byte]():
 		return hex
 	case reflect.TypeFor[spec.JobState]():
@@ -80,31 +80,31 @@ func pick(n uint64, names ...string) string {
 	return strconv.FormatUint(n, 10)
 }
 
-func hex(v reflect.Value) string {
+func hex(value reflect.Value) string {
 	const digits = "0123456789abcdef"
-	out := make([]byte, 0, 2*v.Len())
-	for i := range v.Len() {
-		c := byte(v.Index(i).Uint())
+	out := make([]byte, 0, 2*value.Len())
+	for i := range value.Len() {
+		c := byte(value.Index(i).Uint())
 		out = append(out, digits[c>>4], digits[c&15])
 	}
 	return string(out)
 }
 
-func (b *bodies) of(t reflect.Type) *writer {
-	if w := b.types[t]; w != nil {
+func (b *bodies) of(typ reflect.Type) *writer {
+	if w := b.types[typ]; w != nil {
 		return w
 	}
-	w := &writer{kind: t.Kind(), text: notation(t)}
-	b.types[t] = w
+	w := &writer{kind: typ.Kind(), text: notation(typ)}
+	b.types[typ] = w
 	if w.text != nil {
 		return w
 	}
-	switch t.Kind() {
+	switch typ.Kind() {
 	case reflect.Pointer, reflect.Slice, reflect.Array:
-		w.elem = b.of(t.Elem())
+		w.elem = b.of(typ.Elem())
 	case reflect.Struct:
-		for i := range t.NumField() {
-			if f := t.Field(i); f.IsExported() {
+		for i := range typ.NumField() {
+			if f := typ.Field(i); f.IsExported() {
 				w.fields = append(w.fields, fieldWriter{index: i, name: strconv.Quote(f.Name) +
 					":", w: b.of(f.Type)})
 			}
@@ -113,24 +113,24 @@ func (b *bodies) of(t reflect.Type) *writer {
 	return w
 }
 
-func (w *writer) append(dst []byte, v reflect.Value) []byte {
+func (w *writer) append(dst []byte, value reflect.Value) []byte {
 	if w.text != nil {
-		return appendText(dst, w.text(v))
+		return appendText(dst, w.text(value))
 	}
 	switch w.kind {
 	case reflect.Bool:
-		return strconv.AppendBool(dst, v.Bool())
+		return strconv.AppendBool(dst, value.Bool())
 	case reflect.String:
-		return appendText(dst, v.String())
+		return appendText(dst, value.String())
 	case reflect.Pointer:
-		return w.elem.append(dst, v.Elem())
+		return w.elem.append(dst, value.Elem())
 	case reflect.Slice, reflect.Array:
 		dst = append(dst, '[')
-		for i := range v.Len() {
+		for i := range value.Len() {
 			if i > 0 {
 				dst = append(dst, ',')
 			}
-			dst = w.elem.append(dst, v.Index(i))
+			dst = w.elem.append(dst, value.Index(i))
 		}
 		return append(dst, ']')
 	case reflect.Struct:
@@ -138,7 +138,7 @@ func (w *writer) append(dst []byte, v reflect.Value) []byte {
 		first := true
 		for i := range w.fields {
 			field := &w.fields[i]
-			fv := v.Field(field.index)
+			fv := value.Field(field.index)
 			if empty(fv) {
 				continue
 			}
@@ -150,45 +150,45 @@ func (w *writer) append(dst []byte, v reflect.Value) []byte {
 		}
 		return append(dst, '}')
 	}
-	if v.CanInt() {
-		return strconv.AppendInt(dst, v.Int(), 10)
+	if value.CanInt() {
+		return strconv.AppendInt(dst, value.Int(), 10)
 	}
-	return strconv.AppendUint(dst, v.Uint(), 10)
+	return strconv.AppendUint(dst, value.Uint(), 10)
 }
 
-func empty(v reflect.Value) bool {
-	switch v.Kind() {
+func empty(value reflect.Value) bool {
+	switch value.Kind() {
 	case reflect.Slice:
-		return v.Len() == 0
+		return value.Len() == 0
 	case reflect.Pointer:
-		return v.IsNil()
+		return value.IsNil()
 	}
-	return v.IsZero()
+	return value.IsZero()
 }
 
 // appendText writes a JSON string. What is not UTF-8 becomes the replacement
 // character.
-func appendText(dst []byte, s string) []byte {
+func appendText(dst []byte, text string) []byte {
 	dst = append(dst, '"')
 	plain := 0
-	for i := 0; i < len(s); {
-		c := s[i]
+	for i := 0; i < len(text); {
+		c := text[i]
 		if c >= ' ' && c != '"' && c != '\\' && c < utf8.RuneSelf {
 			i++
 			continue
 		}
 		if c >= utf8.RuneSelf {
-			if _, n := utf8.DecodeRuneInString(s[i:]); n > 1 {
+			if _, n := utf8.DecodeRuneInString(text[i:]); n > 1 {
 				i += n
 				continue
 			}
 		}
-		dst = append(dst, s[plain:i]...)
+		dst = append(dst, text[plain:i]...)
 		dst = appendEscaped(dst, c)
 		i++
 		plain = i
 	}
-	return append(append(dst, s[plain:]...), '"')
+	return append(append(dst, text[plain:]...), '"')
 }
 
 func appendEscaped(dst []byte, c byte) []byte {

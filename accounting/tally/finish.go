@@ -11,19 +11,19 @@ import (
 
 // close makes the rows of a run that is over, and lets go of what only an
 // open run needs.
-func (t *Tally) close(j *job, env *event.Envelope, stateName string) {
+func (t *Tally) close(j *job, envelope *event.Envelope, stateName string) {
 	j.Over = true
 	t.open--
 	if !t.quiet && !j.Counted {
-		row := j.row(env.Seq)
+		row := j.row(envelope.Seq)
 		row.State = stateName
 		t.out.Jobs = append(growTwice(t.out.Jobs), row)
 		if j.written {
 			t.out.Live = append(t.out.Live, LiveRow{JobRow: row, Final: true})
 		}
 		if j.Start != 0 {
-			t.shares(j, env.Seq)
-			t.closeSteps(j, env.Seq, stateName)
+			t.shares(j, envelope.Seq)
+			t.closeSteps(j, envelope.Seq, stateName)
 		}
 	}
 	j.written = false
@@ -55,7 +55,7 @@ func (j *job) qosNow() string {
 
 // row is the run as it is now.
 func (j *job) row(seq uint64) JobRow {
-	s := j.spec
+	jobSpec := j.spec
 	row := JobRow{
 		Seq:        seq,
 		UID:        uint64(j.UID),
@@ -66,23 +66,23 @@ func (j *job) row(seq uint64) JobRow {
 		ArrayTask:  j.Task,
 		ArrayTasks: j.TaskSet.String(),
 		Count:      j.countJobs(),
-		Name:       s.Name,
-		User:       s.User,
-		UserID:     s.UID,
-		Group:      s.Group,
-		GroupID:    s.GID,
-		Account:    s.Account,
+		Name:       jobSpec.Name,
+		User:       jobSpec.User,
+		UserID:     jobSpec.UID,
+		Group:      jobSpec.Group,
+		GroupID:    jobSpec.GID,
+		Account:    jobSpec.Account,
 		Assoc:      j.Assoc,
 		Partition:  j.partitionNow(),
 		QOS:        j.qosNow(),
-		WCKey:      s.WCKey,
-		Comment:    s.Comment,
-		Admin:      s.AdminComment,
-		System:     s.SystemComment,
-		Extra:      s.Extra,
-		Container:  s.Container.NameWith(j.Images),
-		MCS:        s.MCSLabel,
-		Segment:    s.Place.Segment,
+		WCKey:      jobSpec.WCKey,
+		Comment:    jobSpec.Comment,
+		Admin:      jobSpec.AdminComment,
+		System:     jobSpec.SystemComment,
+		Extra:      jobSpec.Extra,
+		Container:  jobSpec.Container.NameWith(j.Images),
+		MCS:        jobSpec.MCSLabel,
+		Segment:    jobSpec.Place.Segment,
 		State:      j.State.String(),
 		Exit:       j.Exit,
 		Derived:    j.Derived,
@@ -95,29 +95,29 @@ func (j *job) row(seq uint64) JobRow {
 		Promised: Cut(j.Promised),
 		Start:    Cut(j.Start),
 		End:      Cut(j.End),
-		Limit:    limit(s.Time.Limit),
+		Limit:    limit(jobSpec.Time.Limit),
 		Req: amountsOf(
 			j.Req,
 		),
 		ReqMem:      j.Req.Mem,
-		ReqNodes:    max(s.Size.MinNodes, uint32(j.Req.Node)),
-		Tasks:       s.Size.Tasks,
-		Constraint:  s.Place.Constraint,
-		Reservation: s.Place.Reservation,
-		Licenses:    counts(s.Licenses),
+		ReqNodes:    max(jobSpec.Size.MinNodes, uint32(j.Req.Node)),
+		Tasks:       jobSpec.Size.Tasks,
+		Constraint:  jobSpec.Place.Constraint,
+		Reservation: jobSpec.Place.Reservation,
+		Licenses:    counts(jobSpec.Licenses),
 		Priority:    j.Priority,
 		Backfill:    j.Backfill,
-		Batch:       !s.Shell,
-		WorkDir:     s.IO.WorkDir,
-		Line:        s.Line,
-		Stdin:       s.IO.Stdin,
-		Stdout:      s.IO.Stdout,
-		Stderr:      s.IO.Stderr,
+		Batch:       !jobSpec.Shell,
+		WorkDir:     jobSpec.IO.WorkDir,
+		Line:        jobSpec.Line,
+		Stdin:       jobSpec.IO.Stdin,
+		Stdout:      jobSpec.IO.Stdout,
+		Stderr:      jobSpec.IO.Stderr,
 	}
-	if h := j.Het; h != nil {
-		row.HetJobID = row.JobID - h.Offset
-		row.HetOffset = h.Offset
-		row.HetSize = h.Size
+	if part := j.Het; part != nil {
+		row.HetJobID = row.JobID - part.Offset
+		row.HetOffset = part.Offset
+		row.HetSize = part.Size
 	}
 	if j.State == spec.Pending {
 		row.Reason, row.EndReason = row.EndReason, ""
@@ -163,8 +163,8 @@ func (j *job) sum(row *JobRow) {
 				usage = usage.Add(j.Done[i].Usage)
 			}
 		}
-		for _, g := range j.Alloc.Nodes[i].GPUs {
-			row.GPUs = append(row.GPUs, g.UUID)
+		for _, gpu := range j.Alloc.Nodes[i].GPUs {
+			row.GPUs = append(row.GPUs, gpu.UUID)
 		}
 	}
 	if !row.Used.Measured {
@@ -200,16 +200,16 @@ func nodeList(allocation *spec.Allocation) string {
 }
 
 func counts(list []spec.Count) string {
-	var b strings.Builder
+	var text strings.Builder
 	for i, count := range list {
 		if i > 0 {
-			b.WriteByte(',')
+			text.WriteByte(',')
 		}
-		b.WriteString(count.Name)
-		b.WriteByte(':')
-		b.WriteString(strconv.FormatInt(count.N, 10))
+		text.WriteString(count.Name)
+		text.WriteByte(':')
+		text.WriteString(strconv.FormatInt(count.N, 10))
 	}
-	return b.String()
+	return text.String()
 }
 
 // liveRow is the run as it is now, for the live table.
@@ -244,7 +244,7 @@ func (t *Tally) shares(j *job, seq uint64) {
 	s := j.spec
 	for i := range j.Alloc.Nodes {
 		alloc, done := &j.Alloc.Nodes[i], &j.Done[i]
-		n := NodeRow{
+		nodeRow := NodeRow{
 			Seq:       seq,
 			UID:       uint64(j.UID),
 			Restarts:  j.Restarts,
@@ -267,38 +267,38 @@ func (t *Tally) shares(j *job, seq uint64) {
 			Lost:  done.Lost,
 		}
 		if !done.Lost {
-			n.Used = withoutGPUs(done.Usage)
+			nodeRow.Used = withoutGPUs(done.Usage)
 		}
-		t.out.Nodes = append(growTwice(t.out.Nodes), n)
+		t.out.Nodes = append(growTwice(t.out.Nodes), nodeRow)
 		held := func(uuid string, index uint32, typ string) GPURow {
 			row := GPURow{
 				Seq:       seq,
-				UID:       n.UID,
+				UID:       nodeRow.UID,
 				Restarts:  j.Restarts,
 				Attempt:   j.Attempt,
-				JobID:     n.JobID,
-				User:      n.User,
-				Account:   n.Account,
-				Partition: n.Partition,
-				QOS:       n.QOS,
+				JobID:     nodeRow.JobID,
+				User:      nodeRow.User,
+				Account:   nodeRow.Account,
+				Partition: nodeRow.Partition,
+				QOS:       nodeRow.QOS,
 				Node:      alloc.Name,
 				UUID:      uuid,
 				Index:     index,
 				Type:      typ,
-				From:      n.From,
-				To:        n.To,
-				End:       n.End,
+				From:      nodeRow.From,
+				To:        nodeRow.To,
+				End:       nodeRow.End,
 			}
 			if !done.Lost {
 				row.measure(done.Usage.GPUs)
 			}
 			return row
 		}
-		for _, g := range alloc.GPUs {
-			t.out.GPUs = append(growTwice(t.out.GPUs), held(g.UUID, g.Index, g.Type))
+		for _, gpu := range alloc.GPUs {
+			t.out.GPUs = append(growTwice(t.out.GPUs), held(gpu.UUID, gpu.Index, gpu.Type))
 		}
-		for _, g := range alloc.Shares { // a part has a row where it was measured
-			if row := held(g.UUID, g.Index, g.Type); row.Measured {
+		for _, share := range alloc.Shares { // a part has a row where it was measured
+			if row := held(share.UUID, share.Index, share.Type); row.Measured {
 				t.out.GPUs = append(growTwice(t.out.GPUs), row)
 			}
 		}

@@ -56,7 +56,7 @@ func (h History) Last() (epoch, seq uint64) {
 // be empty, behind the end: the place where a new part begins.
 func (h History) Shared(epochs []state.Epoch, head uint64) []Stretch {
 	segments := append([]Segment{{At: 1, Seq: 1}}, h.Segments...)
-	var out []Stretch
+	var stretches []Stretch
 	for i, segment := range segments {
 		if segment.Seq == 0 || segment.At > h.End+1 {
 			continue
@@ -71,13 +71,14 @@ func (h History) Shared(epochs []state.Epoch, head uint64) []Stretch {
 		}
 		to = min(to, segment.At+last-segment.Seq)
 		shift := segment.At - segment.Seq
-		if n := len(out); n > 0 && out[n-1].Shift == shift && out[n-1].To+1 == segment.At {
-			out[n-1].To = to
+		if n := len(stretches); n > 0 && stretches[n-1].Shift == shift &&
+			stretches[n-1].To+1 == segment.At {
+			stretches[n-1].To = to
 			continue
 		}
-		out = append(out, Stretch{From: segment.At, To: to, Shift: shift})
+		stretches = append(stretches, Stretch{From: segment.At, To: to, Shift: shift})
 	}
-	return out
+	return stretches
 }
 
 // Event is the number of the last event of some stretches; 0 = they are empty.
@@ -110,9 +111,9 @@ func lastOf(epoch uint64, epochs []state.Epoch, head uint64) (uint64, bool) {
 // EpochAt is the epoch of an event of a ledger.
 func EpochAt(epochs []state.Epoch, seq uint64) uint64 {
 	value := uint64(0)
-	for _, e := range epochs {
-		if e.Seq <= seq {
-			value = e.Value
+	for _, epoch := range epochs {
+		if epoch.Seq <= seq {
+			value = epoch.Value
 		}
 	}
 	return value
@@ -120,16 +121,16 @@ func EpochAt(epochs []state.Epoch, seq uint64) uint64 {
 
 // Gaps are the positions up to one that are in no stretch.
 func Gaps(shared []Stretch, end uint64) []Gap {
-	var out []Gap
+	var gaps []Gap
 	next := uint64(1)
 	for _, stretch := range shared {
 		if stretch.From > next {
-			out = append(out, Gap{From: next, To: stretch.From - 1})
+			gaps = append(gaps, Gap{From: next, To: stretch.From - 1})
 		}
 		next = stretch.To + 1
 	}
 	if next <= end {
-		out = append(out, Gap{From: next, To: end})
+		gaps = append(gaps, Gap{From: next, To: end})
 	}
-	return out
+	return gaps
 }

@@ -127,7 +127,7 @@ func (t *Tally) attempt(uid spec.JobUID, attempt uint32) (*job, error) {
 	return j, err
 }
 
-func (t *Tally) applySubmitted(env *event.Envelope, e *event.JobSubmitted) error {
+func (t *Tally) applySubmitted(envelope *event.Envelope, e *event.JobSubmitted) error {
 	if e.Spec == nil || t.jobs[e.UID] != nil {
 		return contradictionError("job uid %d is known or has no spec", e.UID)
 	}
@@ -137,7 +137,7 @@ func (t *Tally) applySubmitted(env *event.Envelope, e *event.JobSubmitted) error
 		Task:     spec.NoTask,
 		Req:      e.Req,
 		Assoc:    e.Assoc,
-		Submit:   env.At,
+		Submit:   envelope.At,
 		Eligible: e.Eligible,
 		State:    spec.Pending,
 		Restarts: t.firstRun(e.UID),
@@ -146,28 +146,32 @@ func (t *Tally) applySubmitted(env *event.Envelope, e *event.JobSubmitted) error
 		Het:      e.Het,
 		spec:     e.Spec,
 	}
-	if a := e.Spec.Queue.Array; a != nil {
+	if query := e.Spec.Queue.Array; query != nil {
 		j.Array = e.UID
 		j.ArrayID = e.ID
-		j.TaskSet = a.Tasks
+		j.TaskSet = query.Tasks
+	}
+	if e.Adopted != nil {
+		j.Submit = e.Adopted.At
+		j.Restarts = max(j.Restarts, e.Adopted.Restarts)
 	}
 	t.jobs[e.UID] = j
 	t.open++
-	t.reason(j, env, e.Reason)
+	t.reason(j, envelope, e.Reason)
 	return nil
 }
 
-func (t *Tally) applyEligible(env *event.Envelope, eligible *event.JobEligible) error {
+func (t *Tally) applyEligible(envelope *event.Envelope, eligible *event.JobEligible) error {
 	j, err := t.pending(eligible.UID)
 	if err != nil {
 		return err
 	}
-	j.Eligible = env.At
-	t.touchJob(j, env)
+	j.Eligible = envelope.At
+	t.touchJob(j, envelope)
 	return nil
 }
 
-func (t *Tally) applyReasons(env *event.Envelope, e *event.ReasonsChanged) error {
+func (t *Tally) applyReasons(envelope *event.Envelope, e *event.ReasonsChanged) error {
 	for i := range e.Jobs {
 		j, err := t.pending(e.Jobs[i].UID)
 		if err != nil {
@@ -176,25 +180,26 @@ func (t *Tally) applyReasons(env *event.Envelope, e *event.ReasonsChanged) error
 		if j.Promised == 0 {
 			j.Promised = e.Jobs[i].Promise
 		}
-		t.reason(j, env, e.Jobs[i].Reason)
+		t.reason(j, envelope, e.Jobs[i].Reason)
 	}
 	return nil
 }
 
 // reason notes why a job waits from now on.
-func (t *Tally) reason(j *job, env *event.Envelope, reason spec.Reason) {
+func (t *Tally) reason(j *job, envelope *event.Envelope, reason spec.Reason) {
 	j.Reason = reason
 	if reason.Code != spec.ReasonNone {
 		j.Waited = reason.String()
 	}
-	t.touchJob(j, env)
+	t.touchJob(j, envelope)
 	if t.quiet {
 		return
 	}
 	t.out.Reasons = append(
 		t.out.Reasons,
-		ReasonRow{Seq: env.Seq, UID: uint64(j.UID), Restarts: j.Restarts, JobID: uint32(j.ID),
-			Count: j.countJobs(), User: j.spec.User, Account: j.spec.Account, Partition: j.partitionNow(), QOS: j.qosNow(), At: Cut(env.At),
+		ReasonRow{Seq: envelope.Seq, UID: uint64(j.UID), Restarts: j.Restarts, JobID: uint32(j.ID),
+			Count: j.countJobs(), User: j.spec.User, Account: j.spec.Account,
+			Partition: j.partitionNow(), QOS: j.qosNow(), At: Cut(envelope.At),
 			Code: string(
 				reason.Code,
 			), TRES: reason.TRES, Limit: reason.Limit, InUse: reason.Used, Asked: reason.Asked, Subject: reason.Subject,
@@ -202,7 +207,7 @@ func (t *Tally) reason(j *job, env *event.Envelope, reason spec.Reason) {
 	)
 }
 
-func (t *Tally) applyHeld(env *event.Envelope, e *event.JobHeld) error {
+func (t *Tally) applyHeld(envelope *event.Envelope, e *event.JobHeld) error {
 	j, err := t.pending(e.UID)
 	if err != nil {
 		return err
@@ -210,21 +215,21 @@ func (t *Tally) applyHeld(env *event.Envelope, e *event.JobHeld) error {
 	j.Hold = e.By
 	j.Eligible = 0
 	j.Promised = 0
-	t.reason(j, env, spec.Reason{Code: state.HoldReason(e.By)})
+	t.reason(j, envelope, spec.Reason{Code: state.HoldReason(e.By)})
 	return nil
 }
 
-func (t *Tally) applyReleased(env *event.Envelope, e *event.JobReleased) error {
+func (t *Tally) applyReleased(envelope *event.Envelope, e *event.JobReleased) error {
 	j, err := t.pending(e.UID)
 	if err != nil {
 		return err
 	}
 	j.Hold = spec.NotHeld
-	t.reason(j, env, spec.Reason{Code: spec.ReasonNone})
+	t.reason(j, envelope, spec.Reason{Code: spec.ReasonNone})
 	return nil
 }
 
-func (t *Tally) applyUpdated(env *event.Envelope, e *event.JobUpdated) error {
+func (t *Tally) applyUpdated(envelope *event.Envelope, e *event.JobUpdated) error {
 	j, err := t.job(e.UID)
 	if err != nil {
 		return err
@@ -246,52 +251,55 @@ func (t *Tally) applyUpdated(env *event.Envelope, e *event.JobUpdated) error {
 		j.Limit = e.Spec.Time.Limit
 	}
 	j.spec = e.Spec
-	t.touchJob(j, env)
+	t.touchJob(j, envelope)
 	return nil
 }
 
-func (t *Tally) applySplit(env *event.Envelope, e *event.ArrayTaskSplit) error {
-	rec, err := t.pending(e.Array)
+func (t *Tally) applySplit(envelope *event.Envelope, e *event.ArrayTaskSplit) error {
+	record, err := t.pending(e.Array)
 	if err != nil {
 		return err
 	}
-	if !rec.TaskSet.Has(e.Task) {
+	if !record.TaskSet.Has(e.Task) {
 		return contradictionError("array uid %d has no task %d left", e.Array, e.Task)
 	}
-	t.touchJob(rec, env)
+	t.touchJob(record, envelope)
 	if e.UID == e.Array {
-		rec.Task, rec.TaskSet = e.Task, nil
+		record.Task, record.TaskSet = e.Task, nil
 		return nil
 	}
 	if t.jobs[e.UID] != nil {
 		return contradictionError("task uid %d is known", e.UID)
 	}
-	rec.TaskSet = rec.TaskSet.Without(e.Task)
-	task := *rec
+	record.TaskSet = record.TaskSet.Without(e.Task)
+	task := *record
 	task.UID = e.UID
 	task.ID = e.ID
 	task.Task = e.Task
 	task.TaskSet = nil
 	task.touched, task.written = false, false
 	task.Restarts = max(task.Restarts, t.firstRun(e.UID))
-	rec.Promised = 0 // it was made to the task that starts first
+	record.Promised = 0 // it was made to the task that starts first
 	t.jobs[e.UID] = &task
 	t.open++
-	t.touchJob(&task, env)
+	t.touchJob(&task, envelope)
 	return nil
 }
 
-func (t *Tally) applyStarted(env *event.Envelope, e *event.JobStarted) error {
+func (t *Tally) applyStarted(envelope *event.Envelope, e *event.JobStarted) error {
 	j, err := t.pending(e.UID)
 	if err != nil {
 		return err
 	}
-	if e.Alloc == nil || len(e.Alloc.Nodes) == 0 || len(j.TaskSet) > 0 || e.Attempt != j.Attempt+1 {
+	if e.Alloc == nil || len(e.Alloc.Nodes) == 0 || len(j.TaskSet) > 0 || !e.Follows(j.Attempt) {
 		return contradictionError("attempt %d of job uid %d cannot start", e.Attempt, e.UID)
 	}
 	j.State = spec.Running
 	j.Attempt = e.Attempt
-	j.Start = env.At
+	j.Start = envelope.At
+	if e.Adopted != nil {
+		j.Start = e.Adopted.At
+	}
 	j.Alloc = e.Alloc
 	j.Limit = e.Limit
 	j.Backfill = e.Backfill
@@ -299,13 +307,13 @@ func (t *Tally) applyStarted(env *event.Envelope, e *event.JobStarted) error {
 	j.Done, j.Given = make([]doneNode, len(e.Alloc.Nodes)), 0
 	j.Reason = spec.Reason{Code: spec.ReasonNone}
 	if j.Eligible == 0 {
-		j.Eligible = env.At
+		j.Eligible = j.Start
 	}
-	t.touchJob(j, env)
+	t.touchJob(j, envelope)
 	return nil
 }
 
-func (t *Tally) applyEnded(env *event.Envelope, ended *event.JobEnded) error {
+func (t *Tally) applyEnded(envelope *event.Envelope, ended *event.JobEnded) error {
 	j, err := t.job(ended.UID)
 	if err != nil {
 		return err
@@ -320,7 +328,7 @@ func (t *Tally) applyEnded(env *event.Envelope, ended *event.JobEnded) error {
 			ended.Attempt,
 		)
 	}
-	over := cmp.Or(ended.At, env.At)
+	over := cmp.Or(ended.At, envelope.At)
 	j.unsuspend(over)
 	j.State = ended.State
 	j.Exit = ended.Exit
@@ -328,14 +336,14 @@ func (t *Tally) applyEnded(env *event.Envelope, ended *event.JobEnded) error {
 	j.Reason = ended.Reason
 	j.By = ended.By
 	j.End = over
-	t.touchJob(j, env)
+	t.touchJob(j, envelope)
 	if j.Start == 0 || int(j.Given) == len(j.Done) {
-		t.close(j, env, ended.State.String())
+		t.close(j, envelope, ended.State.String())
 	}
 	return nil
 }
 
-func (t *Tally) nodeDone(env *event.Envelope, e *event.JobNodeDone) error {
+func (t *Tally) nodeDone(envelope *event.Envelope, e *event.JobNodeDone) error {
 	j, err := t.attempt(e.UID, e.Attempt)
 	if err != nil {
 		return err
@@ -344,27 +352,27 @@ func (t *Tally) nodeDone(env *event.Envelope, e *event.JobNodeDone) error {
 	if i < 0 || j.Done[i].At != 0 {
 		return contradictionError("node %s is not, or no longer, held by job uid %d", e.Node, e.UID)
 	}
-	j.Done[i] = doneNode{At: env.At, Lost: e.Lost, Usage: e.Usage, Extern: e.Extern}
+	j.Done[i] = doneNode{At: envelope.At, Lost: e.Lost, Usage: e.Usage, Extern: e.Extern}
 	j.Given++
 	if e.Batch != nil {
 		j.Batch = &batchEnd{Node: uint32(i), Result: *e.Batch}
 	}
-	t.touchJob(j, env)
+	t.touchJob(j, envelope)
 	if j.State.Terminal() && int(j.Given) == len(j.Done) {
-		t.close(j, env, j.State.String())
+		t.close(j, envelope, j.State.String())
 	}
 	return nil
 }
 
 // applyRequeued opens the next run. The current one ends with it, unless it had
 // its verdict before.
-func (t *Tally) applyRequeued(env *event.Envelope, e *event.JobRequeued) error {
+func (t *Tally) applyRequeued(envelope *event.Envelope, e *event.JobRequeued) error {
 	j := t.jobs[e.UID]
 	if j == nil || j.Attempt != e.Attempt || !j.isRunComplete() {
 		return contradictionError("attempt %d of job uid %d cannot be requeued", e.Attempt, e.UID)
 	}
 	if !j.Over {
-		over := cmp.Or(e.At, env.At)
+		over := cmp.Or(e.At, envelope.At)
 		j.unsuspend(over)
 		j.Exit, j.End = e.Exit, over
 		name := Requeued
@@ -372,8 +380,8 @@ func (t *Tally) applyRequeued(env *event.Envelope, e *event.JobRequeued) error {
 			name = e.State.String()
 		}
 		j.State = spec.Preempted // any verdict that names nobody; the name says which
-		j.Changed = env.Seq
-		t.close(j, env, name)
+		j.Changed = envelope.Seq
+		t.close(j, envelope, name)
 	}
 	next := &job{
 		UID:      j.UID,
@@ -386,7 +394,7 @@ func (t *Tally) applyRequeued(env *event.Envelope, e *event.JobRequeued) error {
 		Assoc:    j.Assoc,
 		Restarts: max(j.Restarts+1, t.firstRun(j.UID)),
 		Attempt:  j.Attempt,
-		Submit:   env.At,
+		Submit:   envelope.At,
 		State:    spec.Pending,
 		Exit:     e.Exit,
 		Hold:     e.Hold,
@@ -396,7 +404,7 @@ func (t *Tally) applyRequeued(env *event.Envelope, e *event.JobRequeued) error {
 	}
 	t.jobs[j.UID] = next
 	t.open++
-	t.reason(next, env, e.Reason)
+	t.reason(next, envelope, e.Reason)
 	return nil
 }
 
@@ -411,7 +419,7 @@ func (t *Tally) applyPurged(e *event.JobPurged) error {
 	return nil
 }
 
-func (t *Tally) stepStarted(env *event.Envelope, e *event.StepStarted) error {
+func (t *Tally) stepStarted(envelope *event.Envelope, e *event.StepStarted) error {
 	j, err := t.attempt(e.UID, e.Attempt)
 	if err != nil {
 		return err
@@ -428,15 +436,15 @@ func (t *Tally) stepStarted(env *event.Envelope, e *event.StepStarted) error {
 			Nodes:     e.Nodes,
 			Tasks:     e.Tasks,
 			TRES:      e.TRES,
-			Started:   env.At,
+			Started:   envelope.At,
 			Container: container,
 		},
 	)
-	t.touchJob(j, env)
+	t.touchJob(j, envelope)
 	return nil
 }
 
-func (t *Tally) stepEnded(env *event.Envelope, ended *event.StepEnded) error {
+func (t *Tally) stepEnded(envelope *event.Envelope, ended *event.StepEnded) error {
 	if j := t.jobs[ended.UID]; j != nil && j.Over && j.Attempt == ended.Attempt {
 		return nil // it came after the run's last node, which closed the step
 	}
@@ -449,10 +457,10 @@ func (t *Tally) stepEnded(env *event.Envelope, ended *event.StepEnded) error {
 		return contradictionError("step %s of job uid %d does not run", ended.Step, ended.UID)
 	}
 	s := &j.Steps[i]
-	s.Ended, s.Usage = cmp.Or(ended.At, env.At), ended.Usage
-	t.touchJob(j, env)
+	s.Ended, s.Usage = cmp.Or(ended.At, envelope.At), ended.Usage
+	t.touchJob(j, envelope)
 	if !t.quiet && !j.Counted {
-		row := j.stepRow(env.Seq, s)
+		row := j.stepRow(envelope.Seq, s)
 		row.State = ended.State.String()
 		row.Exit = ended.Result.Exit
 		row.Used = usedOf(ended.Usage)
@@ -462,20 +470,20 @@ func (t *Tally) stepEnded(env *event.Envelope, ended *event.StepEnded) error {
 }
 
 // imagePinned notes what an image's name means for a job and its steps.
-func (t *Tally) imagePinned(env *event.Envelope, e *event.ImagePinned) error {
+func (t *Tally) imagePinned(envelope *event.Envelope, e *event.ImagePinned) error {
 	j, err := t.attempt(e.UID, e.Attempt)
 	if err != nil {
 		return err
 	}
 	pinned := spec.PinnedImage{Image: e.Image, Digest: e.Digest}
 	j.Images = append(slices.Clip(j.Images), pinned)
-	t.touchJob(j, env)
+	t.touchJob(j, envelope)
 	return nil
 }
 
 // applyNoted changes what is said of a run whose row is still to be written. That of one
 // that is over stays: who reads it finds the note among the events.
-func (t *Tally) applyNoted(env *event.Envelope, e *event.JobNoted) {
+func (t *Tally) applyNoted(envelope *event.Envelope, e *event.JobNoted) {
 	j := t.jobs[e.UID]
 	if j == nil || j.Over {
 		return
@@ -486,7 +494,7 @@ func (t *Tally) applyNoted(env *event.Envelope, e *event.JobNoted) {
 	if e.Derived != nil && j.State.Terminal() {
 		j.Derived = *e.Derived
 	}
-	t.touchJob(j, env)
+	t.touchJob(j, envelope)
 }
 
 // imageOf is an image by its name, with its digest where that is known.
@@ -497,7 +505,7 @@ func (j *job) imageOf(name string) string {
 
 // applySuspended notes since when a run's processes stand still. It keeps what it
 // holds, so what its nodes gave goes on.
-func (t *Tally) applySuspended(env *event.Envelope, e *event.JobSuspended) error {
+func (t *Tally) applySuspended(envelope *event.Envelope, e *event.JobSuspended) error {
 	j, err := t.attempt(e.UID, e.Attempt)
 	if err != nil {
 		return err
@@ -508,12 +516,12 @@ func (t *Tally) applySuspended(env *event.Envelope, e *event.JobSuspended) error
 	if j.State != spec.Running {
 		return contradictionError("job uid %d is %s and cannot be suspended", e.UID, j.State)
 	}
-	j.State, j.Stopped = spec.Suspended, env.At
-	t.touchJob(j, env)
+	j.State, j.Stopped = spec.Suspended, envelope.At
+	t.touchJob(j, envelope)
 	return nil
 }
 
-func (t *Tally) applyResumed(env *event.Envelope, e *event.JobResumed) error {
+func (t *Tally) applyResumed(envelope *event.Envelope, e *event.JobResumed) error {
 	j, err := t.attempt(e.UID, e.Attempt)
 	if err != nil {
 		return err
@@ -522,8 +530,8 @@ func (t *Tally) applyResumed(env *event.Envelope, e *event.JobResumed) error {
 		return contradictionError("job uid %d is %s, not suspended", e.UID, j.State)
 	}
 	j.State = spec.Running
-	j.unsuspend(env.At)
-	t.touchJob(j, env)
+	j.unsuspend(envelope.At)
+	t.touchJob(j, envelope)
 	return nil
 }
 

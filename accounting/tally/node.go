@@ -33,33 +33,33 @@ type node struct {
 }
 
 // applyConfig follows a new configuration: nodes that are new, changed or gone.
-func (t *Tally) applyConfig(env *event.Envelope, e *event.ConfigAdopted) error {
+func (t *Tally) applyConfig(envelope *event.Envelope, e *event.ConfigAdopted) error {
 	if e.Config == nil {
 		return contradictionError("there is no configuration")
 	}
 	parts := map[string][]string{}
 	for i := range e.Config.Partitions {
-		p := &e.Config.Partitions[i]
-		for _, name := range p.NodeNames {
-			parts[name] = append(parts[name], p.Name)
+		partition := &e.Config.Partitions[i]
+		for _, name := range partition.NodeNames {
+			parts[name] = append(parts[name], partition.Name)
 		}
 	}
 	seen := map[string]bool{}
 	for i := range e.Config.Nodes {
 		nodeSpec := &e.Config.Nodes[i]
 		seen[nodeSpec.Name] = true
-		t.applyNodeSpec(env, nodeSpec, parts[nodeSpec.Name])
+		t.applyNodeSpec(envelope, nodeSpec, parts[nodeSpec.Name])
 	}
 	for _, name := range slices.Clone(t.names) {
 		if !seen[name] {
-			t.applyNodeRemoved(name, env)
+			t.applyNodeRemoved(name, envelope)
 		}
 	}
 	return nil
 }
 
 // applyNodeSpec follows the description of one node.
-func (t *Tally) applyNodeSpec(env *event.Envelope, nodeSpec *spec.NodeSpec, parts []string) {
+func (t *Tally) applyNodeSpec(envelope *event.Envelope, nodeSpec *spec.NodeSpec, parts []string) {
 	n := t.nodes[nodeSpec.Name]
 	if n != nil && n.Gone && !t.holds(nodeSpec.Name) {
 		n = nil // it was forgotten, and is a new one
@@ -76,11 +76,11 @@ func (t *Tally) applyNodeSpec(env *event.Envelope, nodeSpec *spec.NodeSpec, part
 	n.Config = nodeSpec.State
 	n.TRES = nodeSpec.NodeTRES()
 	n.Parts = parts
-	t.state(n, env, false)
+	t.state(n, envelope, false)
 }
 
 // movePartition puts nodes into a partition, or takes them out of one.
-func (t *Tally) movePartition(env *event.Envelope, names []string, in, out string) {
+func (t *Tally) movePartition(envelope *event.Envelope, names []string, in, out string) {
 	for _, name := range names {
 		n := t.nodes[name]
 		if n == nil || n.Gone {
@@ -92,7 +92,7 @@ func (t *Tally) movePartition(env *event.Envelope, names []string, in, out strin
 		}
 		if !slices.Equal(parts, n.Parts) {
 			n.Parts = parts
-			t.state(n, env, false)
+			t.state(n, envelope, false)
 		}
 	}
 }
@@ -110,15 +110,15 @@ func (t *Tally) holds(name string) bool {
 	return false
 }
 
-func (t *Tally) applyNodeRemoved(name string, env *event.Envelope) {
+func (t *Tally) applyNodeRemoved(name string, envelope *event.Envelope) {
 	t.nodes[name].Gone = true
 	t.names = slices.DeleteFunc(t.names, func(s string) bool { return s == name })
 	if !t.quiet {
 		t.out.NodeStates = append(
 			t.out.NodeStates,
 			NodeStateRow{
-				Seq:   env.Seq,
-				At:    Cut(env.At),
+				Seq:   envelope.Seq,
+				At:    Cut(envelope.At),
 				Node:  name,
 				State: "REMOVED",
 				Class: ClassGone,
@@ -131,7 +131,7 @@ func (t *Tally) applyNodeRemoved(name string, env *event.Envelope) {
 // heard of.
 func (t *Tally) node(name string) *node { return t.nodes[name] }
 
-func (t *Tally) applyRegistered(env *event.Envelope, e *event.NodeRegistered) error {
+func (t *Tally) applyRegistered(envelope *event.Envelope, e *event.NodeRegistered) error {
 	n := t.node(e.Node)
 	if n == nil {
 		return nil
@@ -145,43 +145,43 @@ func (t *Tally) applyRegistered(env *event.Envelope, e *event.NodeRegistered) er
 			n.GPUs = append(n.GPUs, e.Inventory.GPUs[i].Type)
 		}
 	}
-	t.state(n, env, false)
+	t.state(n, envelope, false)
 	return nil
 }
 
-func (t *Tally) nodeSet(env *event.Envelope, e *event.NodeStateSet) error {
+func (t *Tally) nodeSet(envelope *event.Envelope, e *event.NodeStateSet) error {
 	n := t.node(e.Node)
 	if n == nil {
 		return nil
 	}
 	n.Admin = e.State
-	n.setReason(e.Reason, env.Actor)
+	n.setReason(e.Reason, envelope.Actor)
 	if e.State == event.NodeResume {
 		n.clearReason()
 	}
-	t.state(n, env, false)
+	t.state(n, envelope, false)
 	return nil
 }
 
 // nodeChanged notes a reason that was set without a state.
-func (t *Tally) nodeChanged(env *event.Envelope, e *event.NodeChanged) {
+func (t *Tally) nodeChanged(envelope *event.Envelope, e *event.NodeChanged) {
 	n := t.node(e.Node)
 	if n == nil || n.Reason == e.Reason {
 		return
 	}
-	n.setReason(e.Reason, env.Actor)
+	n.setReason(e.Reason, envelope.Actor)
 	if e.Reason == "" {
 		n.clearReason()
 	}
-	t.state(n, env, false)
+	t.state(n, envelope, false)
 }
 
 // notResponding is the reason that a silent node shows when it has no other.
 const notResponding = "Not responding"
 
 // setReason notes why a node is as it is, and who said so.
-func (n *node) setReason(why string, by event.Actor) {
-	n.Reason = why
+func (n *node) setReason(reason string, by event.Actor) {
+	n.Reason = reason
 	n.By = by.Name
 	n.ByUID = by.UID
 	n.Silent = false
@@ -197,37 +197,37 @@ func (n *node) clearSilence() {
 	}
 }
 
-func (t *Tally) nodeLost(env *event.Envelope, e *event.NodeLost) error {
+func (t *Tally) nodeLost(envelope *event.Envelope, e *event.NodeLost) error {
 	n := t.node(e.Node)
 	if n == nil {
 		return nil
 	}
 	n.Lost = true
 	if n.Reason == "" {
-		why := notResponding
+		reason := notResponding
 		if e.Why != "" {
-			why += ": " + e.Why
+			reason += ": " + e.Why
 		}
-		n.setReason(why, event.Actor{})
+		n.setReason(reason, event.Actor{})
 		n.Silent = true
 	}
-	t.state(n, env, false)
+	t.state(n, envelope, false)
 	return nil
 }
 
-func (t *Tally) nodeReturned(env *event.Envelope, e *event.NodeReturned) error {
+func (t *Tally) nodeReturned(envelope *event.Envelope, e *event.NodeReturned) error {
 	n := t.node(e.Node)
 	if n == nil {
 		return nil
 	}
 	n.clearSilence()
-	t.state(n, env, false)
+	t.state(n, envelope, false)
 	return nil
 }
 
 // applyPowered follows what is done about the power of nodes. One that is powered
 // down is out of service on purpose; nobody waits for it to answer.
-func (t *Tally) applyPowered(env *event.Envelope, e *event.NodePowered) {
+func (t *Tally) applyPowered(envelope *event.Envelope, e *event.NodePowered) {
 	for _, name := range e.Nodes {
 		n := t.node(name)
 		if n == nil {
@@ -237,26 +237,26 @@ func (t *Tally) applyPowered(env *event.Envelope, e *event.NodePowered) {
 		if e.To == event.PoweredDown {
 			n.clearSilence()
 		}
-		t.state(n, env, false)
+		t.state(n, envelope, false)
 	}
 }
 
-func (t *Tally) applyReboot(env *event.Envelope, e *event.NodeReboot) {
+func (t *Tally) applyReboot(envelope *event.Envelope, e *event.NodeReboot) {
 	if n := t.node(e.Node); n != nil {
 		n.Reboots = e.Phase == event.RebootIssued ||
 			e.Phase == event.RebootWanted && e.ASAP // asked anew: as asked last
-		t.state(n, env, false)
+		t.state(n, envelope, false)
 	}
 }
 
 // state makes a row of a node as it is now.
-func (t *Tally) state(n *node, env *event.Envelope, restated bool) {
+func (t *Tally) state(n *node, envelope *event.Envelope, restated bool) {
 	if t.quiet || n.Gone {
 		return
 	}
 	row := NodeStateRow{
-		Seq:        env.Seq,
-		At:         Cut(env.At),
+		Seq:        envelope.Seq,
+		At:         Cut(envelope.At),
 		Node:       n.Name,
 		Restated:   restated,
 		Partitions: n.Parts,
@@ -314,41 +314,41 @@ func (n *node) showState() (name, class string) {
 // bought like the others, so it stays in every denominator. Where the
 // configuration names no types, those of the devices that registered count.
 func (n *node) nodeCapacity() spec.TRES {
-	c := n.TRES
+	tres := n.TRES
 	typed := slices.ContainsFunc(
-		c.Other,
+		tres.Other,
 		func(t spec.TRESCount) bool { return strings.HasPrefix(t.Name, "gres/gpu:") },
 	)
 	if !n.Known || typed {
-		return c
+		return tres
 	}
 	for _, typ := range n.GPUs {
 		if typ != "" {
-			c = c.With("gres/gpu:"+typ, c.Get("gres/gpu:"+typ)+1)
+			tres = tres.With("gres/gpu:"+typ, tres.Get("gres/gpu:"+typ)+1)
 		}
 	}
-	return c
+	return tres
 }
 
 // beginDay says the state of every node again when a day of UTC has begun.
-func (t *Tally) beginDay(env *event.Envelope) {
-	now := Cut(env.At)
+func (t *Tally) beginDay(envelope *event.Envelope) {
+	now := Cut(envelope.At)
 	midnight := now - now%day
 	if midnight <= t.midnight {
 		return
 	}
 	t.midnight = midnight
 	for _, name := range t.names {
-		t.state(t.nodes[name], env, true)
+		t.state(t.nodes[name], envelope, true)
 	}
 }
 
-func (t *Tally) putAssociation(env *event.Envelope, a *spec.Association) {
-	t.assocs[a.ID] = *a
-	t.association(env, a, false)
+func (t *Tally) putAssociation(envelope *event.Envelope, association *spec.Association) {
+	t.assocs[association.ID] = *association
+	t.association(envelope, association, false)
 }
 
-func (t *Tally) association(env *event.Envelope, assoc *spec.Association, removed bool) {
+func (t *Tally) association(envelope *event.Envelope, assoc *spec.Association, removed bool) {
 	if t.quiet {
 		return
 	}
@@ -359,8 +359,8 @@ func (t *Tally) association(env *event.Envelope, assoc *spec.Association, remove
 	t.out.Associations = append(
 		t.out.Associations,
 		AssociationRow{
-			Seq:       env.Seq,
-			At:        Cut(env.At),
+			Seq:       envelope.Seq,
+			At:        Cut(envelope.At),
 			ID:        assoc.ID,
 			Account:   assoc.Account,
 			User:      assoc.User,
@@ -372,11 +372,11 @@ func (t *Tally) association(env *event.Envelope, assoc *spec.Association, remove
 	)
 }
 
-func (t *Tally) dropAssociations(env *event.Envelope, gone func(a *spec.Association) bool) {
+func (t *Tally) dropAssociations(envelope *event.Envelope, gone func(a *spec.Association) bool) {
 	for _, id := range sortedKeys(t.assocs) {
-		if a := t.assocs[id]; gone(&a) {
+		if association := t.assocs[id]; gone(&association) {
 			delete(t.assocs, id)
-			t.association(env, &a, true)
+			t.association(envelope, &association, true)
 		}
 	}
 }

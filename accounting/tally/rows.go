@@ -162,9 +162,9 @@ func amountsOf(tres spec.TRES) Amounts {
 		amounts.Other = tres.Other
 		return amounts
 	}
-	for _, c := range tres.Other {
-		if c.Name != "gres/gpu" {
-			amounts.Other = append(amounts.Other, c)
+	for _, count := range tres.Other {
+		if count.Name != "gres/gpu" {
+			amounts.Other = append(amounts.Other, count)
 		}
 	}
 	return amounts
@@ -192,24 +192,24 @@ type Used struct {
 // usedOf is what a job or a step used. Its energy is that of its nodes' parts and of
 // its devices: who asks what a job used means both.
 func usedOf(usage spec.Usage) Used {
-	out := withoutGPUs(usage)
+	used := withoutGPUs(usage)
 	for i := range usage.GPUs {
 		gpu := &usage.GPUs[i]
 		if !gpu.Has || gpu.EnergyMJ <= 0 { // a working device always uses some
 			continue
 		}
 		sum := gpu.EnergyMJ
-		if out.Energy != nil {
-			sum += *out.Energy
+		if used.Energy != nil {
+			sum += *used.Energy
 		}
-		out.Energy = &sum
+		used.Energy = &sum
 	}
-	return out
+	return used
 }
 
 // withoutGPUs is what a run used of a node; its devices have rows of their own.
 func withoutGPUs(usage spec.Usage) Used {
-	out := Used{
+	used := Used{
 		Measured:  true,
 		UserCPU:   int64(usage.UserCPU / spec.Microsecond),
 		SystemCPU: int64(usage.SystemCPU / spec.Microsecond),
@@ -222,18 +222,18 @@ func withoutGPUs(usage spec.Usage) Used {
 	}
 	if usage.HasRSS {
 		rss := usage.PeakRSS
-		out.PeakRSS = &rss
+		used.PeakRSS = &rss
 	}
 	if usage.PeakVM > 0 {
 		vm := usage.PeakVM
-		out.PeakVM = &vm
+		used.PeakVM = &vm
 	}
-	out.KHz = uint32(min(max(usage.CPUKHz, 0), math.MaxUint32))
+	used.KHz = uint32(min(max(usage.CPUKHz, 0), math.MaxUint32))
 	if usage.HasEnergy {
 		e := usage.EnergyMJ
-		out.Energy = &e
+		used.Energy = &e
 	}
-	return out
+	return used
 }
 
 // JobRow is one run of a job.

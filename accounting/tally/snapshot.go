@@ -80,9 +80,9 @@ func (t *Tally) Snapshot() ([]byte, error) {
 	specs := map[*spec.JobSpec]uint64{}
 	var order []*spec.JobSpec
 	for _, uid := range uids {
-		if s := t.jobs[uid].spec; specs[s] == 0 {
-			order = append(order, s)
-			specs[s] = uint64(len(order)) // from 1
+		if jobSpec := t.jobs[uid].spec; specs[jobSpec] == 0 {
+			order = append(order, jobSpec)
+			specs[jobSpec] = uint64(len(order)) // from 1
 		}
 	}
 	buf := make([]byte, snapHeader, snapHeader+256*len(uids)+512*len(order)+4096)
@@ -104,8 +104,8 @@ func (t *Tally) Snapshot() ([]byte, error) {
 			Assocs:   uint64(len(ids)),
 		},
 	)
-	for _, s := range order {
-		put(s)
+	for _, jobSpec := range order {
+		put(jobSpec)
 	}
 	for _, uid := range uids {
 		buf = record.AppendHead(buf, record.MajorUint, specs[t.jobs[uid].spec]-1)
@@ -115,8 +115,8 @@ func (t *Tally) Snapshot() ([]byte, error) {
 		put(t.nodes[name])
 	}
 	for _, id := range ids {
-		a := t.assocs[id]
-		put(&a)
+		association := t.assocs[id]
+		put(&association)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("write the snapshot of the tally: %w", err)
@@ -184,11 +184,11 @@ func (t *Tally) read(decoder *record.Decoder) error {
 	t.out.First = t.seq + 1
 	var specs []*spec.JobSpec
 	for range head.Specs {
-		s := new(spec.JobSpec)
-		if err := decoder.Value(s); err != nil {
+		jobSpec := new(spec.JobSpec)
+		if err := decoder.Value(jobSpec); err != nil {
 			return err
 		}
-		specs = append(specs, s)
+		specs = append(specs, jobSpec)
 	}
 	for range head.Jobs {
 		at, err := decoder.Uint()

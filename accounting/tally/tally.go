@@ -55,13 +55,13 @@ func New() *Tally {
 // Past returns the tally of a ledger of which the events up to one are known to
 // have left nothing open, without having read them.
 func Past(uuid [16]byte, cluster string, seq uint64, at spec.Instant) *Tally {
-	t := New()
-	t.uuid = uuid
-	t.cluster = cluster
-	t.seq = seq
-	t.at = at
-	t.out.First = seq + 1
-	return t
+	tally := New()
+	tally.uuid = uuid
+	tally.cluster = cluster
+	tally.seq = seq
+	tally.at = at
+	tally.out.First = seq + 1
+	return tally
 }
 
 // Seq is the last event that was folded.
@@ -85,105 +85,105 @@ func (t *Tally) Rows() int { return t.out.Rows() + len(t.touched) }
 func (t *Tally) Largest() int { return max(t.out.Largest(), len(t.touched)) }
 
 // Apply folds one event. On an error the tally must not be used any more.
-func (t *Tally) Apply(env *event.Envelope) error {
-	if env.Seq != t.seq+1 || env.Event == nil {
-		return fmt.Errorf("event %d follows event %d: %w", env.Seq, t.seq, ErrContradiction)
+func (t *Tally) Apply(envelope *event.Envelope) error {
+	if envelope.Seq != t.seq+1 || envelope.Event == nil {
+		return fmt.Errorf("event %d follows event %d: %w", envelope.Seq, t.seq, ErrContradiction)
 	}
-	t.beginDay(env)
+	t.beginDay(envelope)
 	if !t.quiet {
-		t.record(env)
+		t.record(envelope)
 	}
-	if err := t.fold(env); err != nil {
-		return fmt.Errorf("event %d (%s): %w", env.Seq, env.Event.Kind(), err)
+	if err := t.fold(envelope); err != nil {
+		return fmt.Errorf("event %d (%s): %w", envelope.Seq, envelope.Event.Kind(), err)
 	}
-	t.seq, t.at = env.Seq, env.At
+	t.seq, t.at = envelope.Seq, envelope.At
 	return nil
 }
 
 // fold changes the state and makes the rows that follow from an event.
 //
 //muster:table one case for each kind of event
-func (t *Tally) fold(env *event.Envelope) error {
-	switch e := env.Event.(type) {
+func (t *Tally) fold(envelope *event.Envelope) error {
+	switch e := envelope.Event.(type) {
 	case *event.ClusterCreated:
 		t.uuid, t.cluster = e.UUID, e.Name
 	case *event.ConfigAdopted:
-		return t.applyConfig(env, e)
+		return t.applyConfig(envelope, e)
 	case *event.NodeAdded:
-		t.applyNodeSpec(env, &e.Node, e.Partitions)
+		t.applyNodeSpec(envelope, &e.Node, e.Partitions)
 	case *event.NodeDeleted:
 		if n := t.nodes[e.Node]; n != nil && !n.Gone {
-			t.applyNodeRemoved(e.Node, env)
+			t.applyNodeRemoved(e.Node, envelope)
 		}
 	case *event.PartitionAdded:
-		t.movePartition(env, e.Partition.NodeNames, e.Partition.Name, "")
+		t.movePartition(envelope, e.Partition.NodeNames, e.Partition.Name, "")
 	case *event.PartitionPut:
 		if e.Nodes {
-			t.movePartition(env, t.names, "", e.Partition.Name)
-			t.movePartition(env, e.Partition.NodeNames, e.Partition.Name, "")
+			t.movePartition(envelope, t.names, "", e.Partition.Name)
+			t.movePartition(envelope, e.Partition.NodeNames, e.Partition.Name, "")
 		}
 	case *event.PartitionGone:
-		t.movePartition(env, t.names, "", e.Name)
+		t.movePartition(envelope, t.names, "", e.Name)
 	case *event.AccountRemoved:
-		t.dropAssociations(env, func(a *spec.Association) bool { return a.Account == e.Name })
+		t.dropAssociations(envelope, func(a *spec.Association) bool { return a.Account == e.Name })
 	case *event.UserRemoved:
-		t.dropAssociations(env, func(a *spec.Association) bool { return a.User == e.Name })
+		t.dropAssociations(envelope, func(a *spec.Association) bool { return a.User == e.Name })
 	case *event.AssociationPut:
-		t.putAssociation(env, &e.Association)
+		t.putAssociation(envelope, &e.Association)
 	case *event.AssociationRemoved:
-		t.dropAssociations(env, func(a *spec.Association) bool { return a.ID == e.ID })
+		t.dropAssociations(envelope, func(a *spec.Association) bool { return a.ID == e.ID })
 	case *event.JobSubmitted:
-		return t.applySubmitted(env, e)
+		return t.applySubmitted(envelope, e)
 	case *event.JobEligible:
-		return t.applyEligible(env, e)
+		return t.applyEligible(envelope, e)
 	case *event.ReasonsChanged:
-		return t.applyReasons(env, e)
+		return t.applyReasons(envelope, e)
 	case *event.JobHeld:
-		return t.applyHeld(env, e)
+		return t.applyHeld(envelope, e)
 	case *event.JobReleased:
-		return t.applyReleased(env, e)
+		return t.applyReleased(envelope, e)
 	case *event.JobUpdated:
-		return t.applyUpdated(env, e)
+		return t.applyUpdated(envelope, e)
 	case *event.ArrayTaskSplit:
-		return t.applySplit(env, e)
+		return t.applySplit(envelope, e)
 	case *event.JobStarted:
-		return t.applyStarted(env, e)
+		return t.applyStarted(envelope, e)
 	case *event.JobEnded:
-		return t.applyEnded(env, e)
+		return t.applyEnded(envelope, e)
 	case *event.JobNodeDone:
-		return t.nodeDone(env, e)
+		return t.nodeDone(envelope, e)
 	case *event.JobSuspended:
-		return t.applySuspended(env, e)
+		return t.applySuspended(envelope, e)
 	case *event.JobResumed:
-		return t.applyResumed(env, e)
+		return t.applyResumed(envelope, e)
 	case *event.JobRequeued:
-		return t.applyRequeued(env, e)
+		return t.applyRequeued(envelope, e)
 	case *event.JobPurged:
 		return t.applyPurged(e)
 	case *event.ImagePinned:
-		return t.imagePinned(env, e)
+		return t.imagePinned(envelope, e)
 	case *event.JobNoted:
-		t.applyNoted(env, e)
+		t.applyNoted(envelope, e)
 	case *event.StepStarted:
-		return t.stepStarted(env, e)
+		return t.stepStarted(envelope, e)
 	case *event.StepEnded:
-		return t.stepEnded(env, e)
+		return t.stepEnded(envelope, e)
 	case *event.NodeRegistered:
-		return t.applyRegistered(env, e)
+		return t.applyRegistered(envelope, e)
 	case *event.NodeStateSet:
-		return t.nodeSet(env, e)
+		return t.nodeSet(envelope, e)
 	case *event.NodeLost:
-		return t.nodeLost(env, e)
+		return t.nodeLost(envelope, e)
 	case *event.NodeReturned:
-		return t.nodeReturned(env, e)
+		return t.nodeReturned(envelope, e)
 	case *event.NodeChanged:
-		t.nodeChanged(env, e)
+		t.nodeChanged(envelope, e)
 	case *event.NodePowered:
-		t.applyPowered(env, e)
+		t.applyPowered(envelope, e)
 	case *event.NodeReboot:
-		t.applyReboot(env, e)
+		t.applyReboot(envelope, e)
 	case *event.EpochBegan:
-		t.out.Epochs = append(t.out.Epochs, Segment{Epoch: e.Value, Seq: env.Seq})
+		t.out.Epochs = append(t.out.Epochs, Segment{Epoch: e.Value, Seq: envelope.Seq})
 	case *event.ClusterVersionRaised, *event.TokenIssued, *event.TokenSpent, *event.CertificateIssued, *event.CertificateRevoked, *event.CertificatesDropped,
 		*event.HistoryLost,
 		*event.QOSPut, *event.QOSRemoved, *event.AccountPut, *event.UserPut, *event.WCKeyPut, *event.WCKeyRemoved,
@@ -290,28 +290,28 @@ func (t *Tally) Take() *Batch {
 
 // Recycle gives back a batch that nobody reads any more: one that follows is
 // made in its place.
-func (t *Tally) Recycle(b *Batch) {
-	b.dropRows()
-	t.spare = b
+func (t *Tally) Recycle(batch *Batch) {
+	batch.dropRows()
+	t.spare = batch
 }
 
 // AllLive gives every open run as it is after the last Take, and takes the
 // store to have just these: a new generation of the live table.
 func (t *Tally) AllLive() []LiveRow {
 	uids := t.sortedUIDs()
-	out := make([]LiveRow, 0, len(uids))
+	rows := make([]LiveRow, 0, len(uids))
 	for _, uid := range uids {
 		if j := t.jobs[uid]; !j.Over && !j.Counted {
-			out = append(out, j.liveRow())
+			rows = append(rows, j.liveRow())
 			j.written = true
 		}
 	}
-	return out
+	return rows
 }
 
 // touchJob puts a job among those that Take writes.
-func (t *Tally) touchJob(j *job, env *event.Envelope) {
-	j.Changed = env.Seq
+func (t *Tally) touchJob(j *job, envelope *event.Envelope) {
+	j.Changed = envelope.Seq
 	if !j.touched {
 		j.touched = true
 		t.touched = append(t.touched, j)
@@ -319,16 +319,17 @@ func (t *Tally) touchJob(j *job, env *event.Envelope) {
 }
 
 // record makes the event's own row.
-func (t *Tally) record(env *event.Envelope) {
-	uid, attempt, node := about(env.Event)
+func (t *Tally) record(envelope *event.Envelope) {
+	uid, attempt, node := about(envelope.Event)
 	t.out.Events = append(
 		growTwice(t.out.Events),
-		EventRow{Seq: env.Seq, At: Cut(env.At), Kind: env.Event.Kind().String(),
+		EventRow{Seq: envelope.Seq, At: Cut(envelope.At), Kind: envelope.Event.Kind().String(),
 			ActorKind: actorKind(
-				env.Actor.Kind,
-			), ActorUID: env.Actor.UID, Actor: env.Actor.Name, Host: env.Actor.Host,
-			Command: env.Cause.Command, CauseSeq: env.Cause.Seq, UID: uint64(uid), Attempt: attempt, Node: node,
-			Body: t.bodies.text(env.Event)},
+				envelope.Actor.Kind,
+			), ActorUID: envelope.Actor.UID, Actor: envelope.Actor.Name, Host: envelope.Actor.Host,
+			Command: envelope.Cause.Command, CauseSeq: envelope.Cause.Seq, UID: uint64(uid),
+			Attempt: attempt, Node: node,
+			Body: t.bodies.text(envelope.Event)},
 	)
 }
 

@@ -354,6 +354,7 @@ type AgentMessage struct {
 	//	*AgentMessage_FileRead
 	//	*AgentMessage_ConfigRead
 	//	*AgentMessage_Prepared
+	//	*AgentMessage_KeptOrders
 	Kind          isAgentMessage_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -461,6 +462,15 @@ func (x *AgentMessage) GetPrepared() *Prepared {
 	return nil
 }
 
+func (x *AgentMessage) GetKeptOrders() *KeptOrders {
+	if x != nil {
+		if x, ok := x.Kind.(*AgentMessage_KeptOrders); ok {
+			return x.KeptOrders
+		}
+	}
+	return nil
+}
+
 type isAgentMessage_Kind interface {
 	isAgentMessage_Kind()
 }
@@ -493,6 +503,10 @@ type AgentMessage_Prepared struct {
 	Prepared *Prepared `protobuf:"bytes,126,opt,name=prepared,proto3,oneof"`
 }
 
+type AgentMessage_KeptOrders struct {
+	KeptOrders *KeptOrders `protobuf:"bytes,127,opt,name=kept_orders,json=keptOrders,proto3,oneof"`
+}
+
 func (*AgentMessage_Registration) isAgentMessage_Kind() {}
 
 func (*AgentMessage_Heartbeat) isAgentMessage_Kind() {}
@@ -507,6 +521,119 @@ func (*AgentMessage_ConfigRead) isAgentMessage_Kind() {}
 
 func (*AgentMessage_Prepared) isAgentMessage_Kind() {}
 
+func (*AgentMessage_KeptOrders) isAgentMessage_Kind() {}
+
+// KeptOrders tells what the node kept of runs that the controller's ledger does not know: all
+// that is needed to take them into it. Sent after a Welcome with unknown runs, and again when
+// more of them is known.
+type KeptOrders struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Runs          []*KeptOrder           `protobuf:"bytes,1,rep,name=runs,proto3" json:"runs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeptOrders) Reset() {
+	*x = KeptOrders{}
+	mi := &file_agent_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeptOrders) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeptOrders) ProtoMessage() {}
+
+func (x *KeptOrders) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
+	mi := &file_agent_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeptOrders.ProtoReflect.Descriptor instead.
+func (*KeptOrders) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
+	return file_agent_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *KeptOrders) GetRuns() []*KeptOrder {
+	if x != nil {
+		return x.Runs
+	}
+	return nil
+}
+
+type KeptOrder struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Run           *RunKey                `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
+	Order         *Launch                `protobuf:"bytes,2,opt,name=order,proto3" json:"order,omitempty"`                        // with its credential, without script and environment
+	NextStep      int32                  `protobuf:"varint,3,opt,name=next_step,json=nextStep,proto3" json:"next_step,omitempty"` // above all steps of the attempt that the node knows of
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeptOrder) Reset() {
+	*x = KeptOrder{}
+	mi := &file_agent_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeptOrder) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeptOrder) ProtoMessage() {}
+
+func (x *KeptOrder) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
+	mi := &file_agent_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeptOrder.ProtoReflect.Descriptor instead.
+func (*KeptOrder) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
+	return file_agent_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *KeptOrder) GetRun() *RunKey {
+	if x != nil {
+		return x.Run
+	}
+	return nil
+}
+
+func (x *KeptOrder) GetOrder() *Launch {
+	if x != nil {
+		return x.Order
+	}
+	return nil
+}
+
+func (x *KeptOrder) GetNextStep() int32 {
+	if x != nil {
+		return x.NextStep
+	}
+	return 0
+}
+
 // Prepared tells that the prolog of a run is over on this node. It is told again with
 // each order for the run that asks for it.
 type Prepared struct {
@@ -518,7 +645,7 @@ type Prepared struct {
 
 func (x *Prepared) Reset() {
 	*x = Prepared{}
-	mi := &file_agent_proto_msgTypes[7]
+	mi := &file_agent_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -531,7 +658,7 @@ func (*Prepared) ProtoMessage() {}
 
 func (x *Prepared) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[7]
+	mi := &file_agent_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -545,7 +672,7 @@ func (x *Prepared) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Prepared.ProtoReflect.Descriptor instead.
 func (*Prepared) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{7}
+	return file_agent_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Prepared) GetRun() *RunKey {
@@ -571,7 +698,7 @@ type HeldRun struct {
 
 func (x *HeldRun) Reset() {
 	*x = HeldRun{}
-	mi := &file_agent_proto_msgTypes[8]
+	mi := &file_agent_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -584,7 +711,7 @@ func (*HeldRun) ProtoMessage() {}
 
 func (x *HeldRun) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[8]
+	mi := &file_agent_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -598,7 +725,7 @@ func (x *HeldRun) ProtoReflect() protoreflect.Message {
 // Deprecated: Use HeldRun.ProtoReflect.Descriptor instead.
 func (*HeldRun) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{8}
+	return file_agent_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *HeldRun) GetRun() *RunKey {
@@ -670,13 +797,14 @@ type Registration struct {
 	Outputs       bool            `protobuf:"varint,120,opt,name=outputs,proto3" json:"outputs,omitempty"`   // the agent reads what jobs write (ReadFile)
 	Rereads       bool            `protobuf:"varint,125,opt,name=rereads,proto3" json:"rereads,omitempty"`   // the agent reads its configuration again (ReadConfig)
 	Prepares      bool            `protobuf:"varint,126,opt,name=prepares,proto3" json:"prepares,omitempty"` // the agent tells when a prolog is over (Prepared)
+	Adopts        bool            `protobuf:"varint,127,opt,name=adopts,proto3" json:"adopts,omitempty"`     // the agent tells what it kept of unknown runs (KeptOrders), and knows Launch.adopted
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Registration) Reset() {
 	*x = Registration{}
-	mi := &file_agent_proto_msgTypes[9]
+	mi := &file_agent_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -689,7 +817,7 @@ func (*Registration) ProtoMessage() {}
 
 func (x *Registration) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[9]
+	mi := &file_agent_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -703,7 +831,7 @@ func (x *Registration) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Registration.ProtoReflect.Descriptor instead.
 func (*Registration) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{9}
+	return file_agent_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Registration) GetNode() string {
@@ -804,6 +932,13 @@ func (x *Registration) GetPrepares() bool {
 	return false
 }
 
+func (x *Registration) GetAdopts() bool {
+	if x != nil {
+		return x.Adopts
+	}
+	return false
+}
+
 // LedgerPosition is a place in a history of the ledger: the event with this
 // sequence number, written in this epoch. The numbers of the jobs that came next
 // there are not given away again by a ledger that has lost that history.
@@ -819,7 +954,7 @@ type LedgerPosition struct {
 
 func (x *LedgerPosition) Reset() {
 	*x = LedgerPosition{}
-	mi := &file_agent_proto_msgTypes[10]
+	mi := &file_agent_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -832,7 +967,7 @@ func (*LedgerPosition) ProtoMessage() {}
 
 func (x *LedgerPosition) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[10]
+	mi := &file_agent_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -846,7 +981,7 @@ func (x *LedgerPosition) ProtoReflect() protoreflect.Message {
 // Deprecated: Use LedgerPosition.ProtoReflect.Descriptor instead.
 func (*LedgerPosition) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{10}
+	return file_agent_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *LedgerPosition) GetEpoch() uint64 {
@@ -904,7 +1039,7 @@ type Inventory struct {
 
 func (x *Inventory) Reset() {
 	*x = Inventory{}
-	mi := &file_agent_proto_msgTypes[11]
+	mi := &file_agent_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -917,7 +1052,7 @@ func (*Inventory) ProtoMessage() {}
 
 func (x *Inventory) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[11]
+	mi := &file_agent_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -931,7 +1066,7 @@ func (x *Inventory) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Inventory.ProtoReflect.Descriptor instead.
 func (*Inventory) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{11}
+	return file_agent_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Inventory) GetBootId() string {
@@ -1082,7 +1217,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_agent_proto_msgTypes[12]
+	mi := &file_agent_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1095,7 +1230,7 @@ func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[12]
+	mi := &file_agent_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1109,7 +1244,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{12}
+	return file_agent_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Heartbeat) GetLoadMilli() int64 {
@@ -1161,7 +1296,7 @@ type RunKey struct {
 
 func (x *RunKey) Reset() {
 	*x = RunKey{}
-	mi := &file_agent_proto_msgTypes[13]
+	mi := &file_agent_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1174,7 +1309,7 @@ func (*RunKey) ProtoMessage() {}
 
 func (x *RunKey) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[13]
+	mi := &file_agent_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1188,7 +1323,7 @@ func (x *RunKey) ProtoReflect() protoreflect.Message {
 // Deprecated: Use RunKey.ProtoReflect.Descriptor instead.
 func (*RunKey) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{13}
+	return file_agent_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RunKey) GetJobUid() uint64 {
@@ -1230,7 +1365,7 @@ type Reports struct {
 
 func (x *Reports) Reset() {
 	*x = Reports{}
-	mi := &file_agent_proto_msgTypes[14]
+	mi := &file_agent_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1243,7 +1378,7 @@ func (*Reports) ProtoMessage() {}
 
 func (x *Reports) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[14]
+	mi := &file_agent_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1257,7 +1392,7 @@ func (x *Reports) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Reports.ProtoReflect.Descriptor instead.
 func (*Reports) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{14}
+	return file_agent_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Reports) GetReports() []*Report {
@@ -1287,7 +1422,7 @@ type Report struct {
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_agent_proto_msgTypes[15]
+	mi := &file_agent_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1300,7 +1435,7 @@ func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[15]
+	mi := &file_agent_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1314,7 +1449,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{15}
+	return file_agent_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Report) GetNumber() uint64 {
@@ -1458,7 +1593,7 @@ type NodeCheck struct {
 
 func (x *NodeCheck) Reset() {
 	*x = NodeCheck{}
-	mi := &file_agent_proto_msgTypes[16]
+	mi := &file_agent_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1471,7 +1606,7 @@ func (*NodeCheck) ProtoMessage() {}
 
 func (x *NodeCheck) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[16]
+	mi := &file_agent_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1485,7 +1620,7 @@ func (x *NodeCheck) ProtoReflect() protoreflect.Message {
 // Deprecated: Use NodeCheck.ProtoReflect.Descriptor instead.
 func (*NodeCheck) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{16}
+	return file_agent_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *NodeCheck) GetFailed() string {
@@ -1505,7 +1640,7 @@ type Launched struct {
 
 func (x *Launched) Reset() {
 	*x = Launched{}
-	mi := &file_agent_proto_msgTypes[17]
+	mi := &file_agent_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1518,7 +1653,7 @@ func (*Launched) ProtoMessage() {}
 
 func (x *Launched) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[17]
+	mi := &file_agent_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1532,7 +1667,7 @@ func (x *Launched) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Launched.ProtoReflect.Descriptor instead.
 func (*Launched) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{17}
+	return file_agent_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Launched) GetAt() int64 {
@@ -1561,7 +1696,7 @@ type LaunchFailed struct {
 
 func (x *LaunchFailed) Reset() {
 	*x = LaunchFailed{}
-	mi := &file_agent_proto_msgTypes[18]
+	mi := &file_agent_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1574,7 +1709,7 @@ func (*LaunchFailed) ProtoMessage() {}
 
 func (x *LaunchFailed) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[18]
+	mi := &file_agent_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1588,7 +1723,7 @@ func (x *LaunchFailed) ProtoReflect() protoreflect.Message {
 // Deprecated: Use LaunchFailed.ProtoReflect.Descriptor instead.
 func (*LaunchFailed) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{18}
+	return file_agent_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *LaunchFailed) GetText() string {
@@ -1640,7 +1775,7 @@ type RunEnded struct {
 
 func (x *RunEnded) Reset() {
 	*x = RunEnded{}
-	mi := &file_agent_proto_msgTypes[19]
+	mi := &file_agent_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1653,7 +1788,7 @@ func (*RunEnded) ProtoMessage() {}
 
 func (x *RunEnded) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[19]
+	mi := &file_agent_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1667,7 +1802,7 @@ func (x *RunEnded) ProtoReflect() protoreflect.Message {
 // Deprecated: Use RunEnded.ProtoReflect.Descriptor instead.
 func (*RunEnded) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{19}
+	return file_agent_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *RunEnded) GetStarted() int64 {
@@ -1740,7 +1875,7 @@ type NodeDone struct {
 
 func (x *NodeDone) Reset() {
 	*x = NodeDone{}
-	mi := &file_agent_proto_msgTypes[20]
+	mi := &file_agent_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1753,7 +1888,7 @@ func (*NodeDone) ProtoMessage() {}
 
 func (x *NodeDone) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[20]
+	mi := &file_agent_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1767,7 +1902,7 @@ func (x *NodeDone) ProtoReflect() protoreflect.Message {
 // Deprecated: Use NodeDone.ProtoReflect.Descriptor instead.
 func (*NodeDone) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{20}
+	return file_agent_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *NodeDone) GetUsage() *Usage {
@@ -1823,7 +1958,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_agent_proto_msgTypes[21]
+	mi := &file_agent_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1836,7 +1971,7 @@ func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[21]
+	mi := &file_agent_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1850,7 +1985,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{21}
+	return file_agent_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Usage) GetUserCpu() int64 {
@@ -1975,7 +2110,7 @@ type CounterValue struct {
 
 func (x *CounterValue) Reset() {
 	*x = CounterValue{}
-	mi := &file_agent_proto_msgTypes[22]
+	mi := &file_agent_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1988,7 +2123,7 @@ func (*CounterValue) ProtoMessage() {}
 
 func (x *CounterValue) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[22]
+	mi := &file_agent_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2002,7 +2137,7 @@ func (x *CounterValue) ProtoReflect() protoreflect.Message {
 // Deprecated: Use CounterValue.ProtoReflect.Descriptor instead.
 func (*CounterValue) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{22}
+	return file_agent_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CounterValue) GetCounter() uint32 {
@@ -2037,7 +2172,7 @@ type TaskSpread struct {
 
 func (x *TaskSpread) Reset() {
 	*x = TaskSpread{}
-	mi := &file_agent_proto_msgTypes[23]
+	mi := &file_agent_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2050,7 +2185,7 @@ func (*TaskSpread) ProtoMessage() {}
 
 func (x *TaskSpread) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[23]
+	mi := &file_agent_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2064,7 +2199,7 @@ func (x *TaskSpread) ProtoReflect() protoreflect.Message {
 // Deprecated: Use TaskSpread.ProtoReflect.Descriptor instead.
 func (*TaskSpread) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{23}
+	return file_agent_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *TaskSpread) GetKind() uint32 {
@@ -2153,7 +2288,7 @@ type GpuUsage struct {
 
 func (x *GpuUsage) Reset() {
 	*x = GpuUsage{}
-	mi := &file_agent_proto_msgTypes[24]
+	mi := &file_agent_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2166,7 +2301,7 @@ func (*GpuUsage) ProtoMessage() {}
 
 func (x *GpuUsage) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[24]
+	mi := &file_agent_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2180,7 +2315,7 @@ func (x *GpuUsage) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GpuUsage.ProtoReflect.Descriptor instead.
 func (*GpuUsage) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{24}
+	return file_agent_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *GpuUsage) GetUuid() string {
@@ -2311,7 +2446,7 @@ type ControllerMessage struct {
 
 func (x *ControllerMessage) Reset() {
 	*x = ControllerMessage{}
-	mi := &file_agent_proto_msgTypes[25]
+	mi := &file_agent_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2324,7 +2459,7 @@ func (*ControllerMessage) ProtoMessage() {}
 
 func (x *ControllerMessage) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[25]
+	mi := &file_agent_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2338,7 +2473,7 @@ func (x *ControllerMessage) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ControllerMessage.ProtoReflect.Descriptor instead.
 func (*ControllerMessage) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{25}
+	return file_agent_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ControllerMessage) GetKind() isControllerMessage_Kind {
@@ -2520,7 +2655,7 @@ type ReadConfig struct {
 
 func (x *ReadConfig) Reset() {
 	*x = ReadConfig{}
-	mi := &file_agent_proto_msgTypes[26]
+	mi := &file_agent_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2533,7 +2668,7 @@ func (*ReadConfig) ProtoMessage() {}
 
 func (x *ReadConfig) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[26]
+	mi := &file_agent_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2547,7 +2682,7 @@ func (x *ReadConfig) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReadConfig.ProtoReflect.Descriptor instead.
 func (*ReadConfig) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{26}
+	return file_agent_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ReadConfig) GetAsk() uint64 {
@@ -2569,7 +2704,7 @@ type ConfigRead struct {
 
 func (x *ConfigRead) Reset() {
 	*x = ConfigRead{}
-	mi := &file_agent_proto_msgTypes[27]
+	mi := &file_agent_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2582,7 +2717,7 @@ func (*ConfigRead) ProtoMessage() {}
 
 func (x *ConfigRead) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[27]
+	mi := &file_agent_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2596,7 +2731,7 @@ func (x *ConfigRead) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ConfigRead.ProtoReflect.Descriptor instead.
 func (*ConfigRead) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{27}
+	return file_agent_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ConfigRead) GetAsk() uint64 {
@@ -2633,7 +2768,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_agent_proto_msgTypes[28]
+	mi := &file_agent_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2646,7 +2781,7 @@ func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[28]
+	mi := &file_agent_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2660,7 +2795,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{28}
+	return file_agent_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Grant) GetSent() uint64 {
@@ -2688,7 +2823,7 @@ type CredentialKeys struct {
 
 func (x *CredentialKeys) Reset() {
 	*x = CredentialKeys{}
-	mi := &file_agent_proto_msgTypes[29]
+	mi := &file_agent_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2701,7 +2836,7 @@ func (*CredentialKeys) ProtoMessage() {}
 
 func (x *CredentialKeys) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[29]
+	mi := &file_agent_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2715,7 +2850,7 @@ func (x *CredentialKeys) ProtoReflect() protoreflect.Message {
 // Deprecated: Use CredentialKeys.ProtoReflect.Descriptor instead.
 func (*CredentialKeys) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{29}
+	return file_agent_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *CredentialKeys) GetKeys() [][]byte {
@@ -2738,7 +2873,7 @@ type Lease struct {
 
 func (x *Lease) Reset() {
 	*x = Lease{}
-	mi := &file_agent_proto_msgTypes[30]
+	mi := &file_agent_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2751,7 +2886,7 @@ func (*Lease) ProtoMessage() {}
 
 func (x *Lease) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[30]
+	mi := &file_agent_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2765,7 +2900,7 @@ func (x *Lease) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Lease.ProtoReflect.Descriptor instead.
 func (*Lease) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{30}
+	return file_agent_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Lease) GetFrom() uint64 {
@@ -2807,7 +2942,7 @@ type Revoked struct {
 
 func (x *Revoked) Reset() {
 	*x = Revoked{}
-	mi := &file_agent_proto_msgTypes[31]
+	mi := &file_agent_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2820,7 +2955,7 @@ func (*Revoked) ProtoMessage() {}
 
 func (x *Revoked) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[31]
+	mi := &file_agent_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2834,7 +2969,7 @@ func (x *Revoked) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Revoked.ProtoReflect.Descriptor instead.
 func (*Revoked) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{31}
+	return file_agent_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Revoked) GetSerials() []string {
@@ -2871,7 +3006,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_agent_proto_msgTypes[32]
+	mi := &file_agent_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2884,7 +3019,7 @@ func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[32]
+	mi := &file_agent_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2898,7 +3033,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{32}
+	return file_agent_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Welcome) GetCluster() string {
@@ -2997,7 +3132,7 @@ type NodeConfig struct {
 
 func (x *NodeConfig) Reset() {
 	*x = NodeConfig{}
-	mi := &file_agent_proto_msgTypes[33]
+	mi := &file_agent_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3010,7 +3145,7 @@ func (*NodeConfig) ProtoMessage() {}
 
 func (x *NodeConfig) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[33]
+	mi := &file_agent_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3024,7 +3159,7 @@ func (x *NodeConfig) ProtoReflect() protoreflect.Message {
 // Deprecated: Use NodeConfig.ProtoReflect.Descriptor instead.
 func (*NodeConfig) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{33}
+	return file_agent_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *NodeConfig) GetEntries() []*ConfigEntry {
@@ -3057,7 +3192,7 @@ type Orders struct {
 
 func (x *Orders) Reset() {
 	*x = Orders{}
-	mi := &file_agent_proto_msgTypes[34]
+	mi := &file_agent_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3070,7 +3205,7 @@ func (*Orders) ProtoMessage() {}
 
 func (x *Orders) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[34]
+	mi := &file_agent_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3084,7 +3219,7 @@ func (x *Orders) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Orders.ProtoReflect.Descriptor instead.
 func (*Orders) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{34}
+	return file_agent_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Orders) GetOrders() []*Order {
@@ -3111,7 +3246,7 @@ type Order struct {
 
 func (x *Order) Reset() {
 	*x = Order{}
-	mi := &file_agent_proto_msgTypes[35]
+	mi := &file_agent_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3124,7 +3259,7 @@ func (*Order) ProtoMessage() {}
 
 func (x *Order) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[35]
+	mi := &file_agent_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3138,7 +3273,7 @@ func (x *Order) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Order.ProtoReflect.Descriptor instead.
 func (*Order) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{35}
+	return file_agent_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Order) GetRun() *RunKey {
@@ -3246,7 +3381,7 @@ type Reboot struct {
 
 func (x *Reboot) Reset() {
 	*x = Reboot{}
-	mi := &file_agent_proto_msgTypes[36]
+	mi := &file_agent_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3259,7 +3394,7 @@ func (*Reboot) ProtoMessage() {}
 
 func (x *Reboot) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[36]
+	mi := &file_agent_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3273,7 +3408,7 @@ func (x *Reboot) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Reboot.ProtoReflect.Descriptor instead.
 func (*Reboot) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{36}
+	return file_agent_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Reboot) GetSeq() uint64 {
@@ -3312,14 +3447,19 @@ type Launch struct {
 	Lease        *Lease `protobuf:"bytes,110,opt,name=lease,proto3" json:"lease,omitempty"`                                    // absent: the run lives until it ends
 	TellPrepared bool   `protobuf:"varint,111,opt,name=tell_prepared,json=tellPrepared,proto3" json:"tell_prepared,omitempty"` // say when the prolog is over here
 	// The script waits for an order without this: the prologs of other nodes are not over.
-	Defer         bool `protobuf:"varint,112,opt,name=defer,proto3" json:"defer,omitempty"`
+	Defer bool `protobuf:"varint,112,opt,name=defer,proto3" json:"defer,omitempty"`
+	// To the node that runs the script: the events of the ledger that describe the job and its
+	// start, as in the archive. A ledger that has lost them can adopt the run by them.
+	Record []byte `protobuf:"bytes,113,opt,name=record,proto3" json:"record,omitempty"`
+	// The run is here and must not be started: if it is not, it is lost.
+	Adopted       bool `protobuf:"varint,114,opt,name=adopted,proto3" json:"adopted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Launch) Reset() {
 	*x = Launch{}
-	mi := &file_agent_proto_msgTypes[37]
+	mi := &file_agent_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3332,7 +3472,7 @@ func (*Launch) ProtoMessage() {}
 
 func (x *Launch) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[37]
+	mi := &file_agent_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3346,7 +3486,7 @@ func (x *Launch) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Launch.ProtoReflect.Descriptor instead.
 func (*Launch) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{37}
+	return file_agent_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Launch) GetJob() *JobInfo {
@@ -3468,6 +3608,20 @@ func (x *Launch) GetDefer() bool {
 	return false
 }
 
+func (x *Launch) GetRecord() []byte {
+	if x != nil {
+		return x.Record
+	}
+	return nil
+}
+
+func (x *Launch) GetAdopted() bool {
+	if x != nil {
+		return x.Adopted
+	}
+	return false
+}
+
 // HetComponent is what the batch script of a heterogeneous job learns about one
 // of its components.
 type HetComponent struct {
@@ -3488,7 +3642,7 @@ type HetComponent struct {
 
 func (x *HetComponent) Reset() {
 	*x = HetComponent{}
-	mi := &file_agent_proto_msgTypes[38]
+	mi := &file_agent_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3501,7 +3655,7 @@ func (*HetComponent) ProtoMessage() {}
 
 func (x *HetComponent) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[38]
+	mi := &file_agent_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3515,7 +3669,7 @@ func (x *HetComponent) ProtoReflect() protoreflect.Message {
 // Deprecated: Use HetComponent.ProtoReflect.Descriptor instead.
 func (*HetComponent) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{38}
+	return file_agent_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *HetComponent) GetJobId() uint32 {
@@ -3599,7 +3753,7 @@ type Terminate struct {
 
 func (x *Terminate) Reset() {
 	*x = Terminate{}
-	mi := &file_agent_proto_msgTypes[39]
+	mi := &file_agent_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3612,7 +3766,7 @@ func (*Terminate) ProtoMessage() {}
 
 func (x *Terminate) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[39]
+	mi := &file_agent_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3626,7 +3780,7 @@ func (x *Terminate) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Terminate.ProtoReflect.Descriptor instead.
 func (*Terminate) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{39}
+	return file_agent_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Terminate) GetCause() uint32 {
@@ -3662,7 +3816,7 @@ type SignalRun struct {
 
 func (x *SignalRun) Reset() {
 	*x = SignalRun{}
-	mi := &file_agent_proto_msgTypes[40]
+	mi := &file_agent_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3675,7 +3829,7 @@ func (*SignalRun) ProtoMessage() {}
 
 func (x *SignalRun) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[40]
+	mi := &file_agent_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3689,7 +3843,7 @@ func (x *SignalRun) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SignalRun.ProtoReflect.Descriptor instead.
 func (*SignalRun) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{40}
+	return file_agent_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *SignalRun) GetSignal() int32 {
@@ -3729,7 +3883,7 @@ type ChangeLimit struct {
 
 func (x *ChangeLimit) Reset() {
 	*x = ChangeLimit{}
-	mi := &file_agent_proto_msgTypes[41]
+	mi := &file_agent_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3742,7 +3896,7 @@ func (*ChangeLimit) ProtoMessage() {}
 
 func (x *ChangeLimit) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[41]
+	mi := &file_agent_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3756,7 +3910,7 @@ func (x *ChangeLimit) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ChangeLimit.ProtoReflect.Descriptor instead.
 func (*ChangeLimit) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{41}
+	return file_agent_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ChangeLimit) GetEnd() int64 {
@@ -3778,7 +3932,7 @@ type Measure struct {
 
 func (x *Measure) Reset() {
 	*x = Measure{}
-	mi := &file_agent_proto_msgTypes[42]
+	mi := &file_agent_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3791,7 +3945,7 @@ func (*Measure) ProtoMessage() {}
 
 func (x *Measure) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[42]
+	mi := &file_agent_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3805,7 +3959,7 @@ func (x *Measure) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Measure.ProtoReflect.Descriptor instead.
 func (*Measure) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{42}
+	return file_agent_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Measure) GetAsk() uint64 {
@@ -3833,7 +3987,7 @@ type Measured struct {
 
 func (x *Measured) Reset() {
 	*x = Measured{}
-	mi := &file_agent_proto_msgTypes[43]
+	mi := &file_agent_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3846,7 +4000,7 @@ func (*Measured) ProtoMessage() {}
 
 func (x *Measured) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[43]
+	mi := &file_agent_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3860,7 +4014,7 @@ func (x *Measured) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Measured.ProtoReflect.Descriptor instead.
 func (*Measured) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{43}
+	return file_agent_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Measured) GetAsk() uint64 {
@@ -3895,7 +4049,7 @@ type Measurement struct {
 
 func (x *Measurement) Reset() {
 	*x = Measurement{}
-	mi := &file_agent_proto_msgTypes[44]
+	mi := &file_agent_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3908,7 +4062,7 @@ func (*Measurement) ProtoMessage() {}
 
 func (x *Measurement) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[44]
+	mi := &file_agent_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3922,7 +4076,7 @@ func (x *Measurement) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Measurement.ProtoReflect.Descriptor instead.
 func (*Measurement) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{44}
+	return file_agent_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Measurement) GetRun() *RunKey {
@@ -4005,7 +4159,7 @@ type ReadFile struct {
 
 func (x *ReadFile) Reset() {
 	*x = ReadFile{}
-	mi := &file_agent_proto_msgTypes[45]
+	mi := &file_agent_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4018,7 +4172,7 @@ func (*ReadFile) ProtoMessage() {}
 
 func (x *ReadFile) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[45]
+	mi := &file_agent_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4032,7 +4186,7 @@ func (x *ReadFile) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReadFile.ProtoReflect.Descriptor instead.
 func (*ReadFile) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{45}
+	return file_agent_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ReadFile) GetAsk() uint64 {
@@ -4098,7 +4252,7 @@ type FileRead struct {
 
 func (x *FileRead) Reset() {
 	*x = FileRead{}
-	mi := &file_agent_proto_msgTypes[46]
+	mi := &file_agent_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4111,7 +4265,7 @@ func (*FileRead) ProtoMessage() {}
 
 func (x *FileRead) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[46]
+	mi := &file_agent_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4125,7 +4279,7 @@ func (x *FileRead) ProtoReflect() protoreflect.Message {
 // Deprecated: Use FileRead.ProtoReflect.Descriptor instead.
 func (*FileRead) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{46}
+	return file_agent_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *FileRead) GetAsk() uint64 {
@@ -4172,7 +4326,7 @@ type ReportAck struct {
 
 func (x *ReportAck) Reset() {
 	*x = ReportAck{}
-	mi := &file_agent_proto_msgTypes[47]
+	mi := &file_agent_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4185,7 +4339,7 @@ func (*ReportAck) ProtoMessage() {}
 
 func (x *ReportAck) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[47]
+	mi := &file_agent_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4199,7 +4353,7 @@ func (x *ReportAck) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReportAck.ProtoReflect.Descriptor instead.
 func (*ReportAck) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{47}
+	return file_agent_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ReportAck) GetUpTo() uint64 {
@@ -4218,7 +4372,7 @@ type Goodbye struct {
 
 func (x *Goodbye) Reset() {
 	*x = Goodbye{}
-	mi := &file_agent_proto_msgTypes[48]
+	mi := &file_agent_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4231,7 +4385,7 @@ func (*Goodbye) ProtoMessage() {}
 
 func (x *Goodbye) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[48]
+	mi := &file_agent_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4245,7 +4399,7 @@ func (x *Goodbye) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Goodbye.ProtoReflect.Descriptor instead.
 func (*Goodbye) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{48}
+	return file_agent_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Goodbye) GetReason() string {
@@ -4266,7 +4420,7 @@ type SubscribeRequest struct {
 
 func (x *SubscribeRequest) Reset() {
 	*x = SubscribeRequest{}
-	mi := &file_agent_proto_msgTypes[49]
+	mi := &file_agent_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4279,7 +4433,7 @@ func (*SubscribeRequest) ProtoMessage() {}
 
 func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[49]
+	mi := &file_agent_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4293,7 +4447,7 @@ func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SubscribeRequest.ProtoReflect.Descriptor instead.
 func (*SubscribeRequest) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{49}
+	return file_agent_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *SubscribeRequest) GetFromSeq() uint64 {
@@ -4324,7 +4478,7 @@ type LedgerBatch struct {
 
 func (x *LedgerBatch) Reset() {
 	*x = LedgerBatch{}
-	mi := &file_agent_proto_msgTypes[50]
+	mi := &file_agent_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4337,7 +4491,7 @@ func (*LedgerBatch) ProtoMessage() {}
 
 func (x *LedgerBatch) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[50]
+	mi := &file_agent_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4351,7 +4505,7 @@ func (x *LedgerBatch) ProtoReflect() protoreflect.Message {
 // Deprecated: Use LedgerBatch.ProtoReflect.Descriptor instead.
 func (*LedgerBatch) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{50}
+	return file_agent_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *LedgerBatch) GetPosition() uint64 {
@@ -4399,7 +4553,7 @@ type ContentRequest struct {
 
 func (x *ContentRequest) Reset() {
 	*x = ContentRequest{}
-	mi := &file_agent_proto_msgTypes[51]
+	mi := &file_agent_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4412,7 +4566,7 @@ func (*ContentRequest) ProtoMessage() {}
 
 func (x *ContentRequest) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[51]
+	mi := &file_agent_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4426,7 +4580,7 @@ func (x *ContentRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ContentRequest.ProtoReflect.Descriptor instead.
 func (*ContentRequest) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{51}
+	return file_agent_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ContentRequest) GetHash() []byte {
@@ -4445,7 +4599,7 @@ type ContentReply struct {
 
 func (x *ContentReply) Reset() {
 	*x = ContentReply{}
-	mi := &file_agent_proto_msgTypes[52]
+	mi := &file_agent_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4458,7 +4612,7 @@ func (*ContentReply) ProtoMessage() {}
 
 func (x *ContentReply) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[52]
+	mi := &file_agent_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4472,7 +4626,7 @@ func (x *ContentReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ContentReply.ProtoReflect.Descriptor instead.
 func (*ContentReply) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{52}
+	return file_agent_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ContentReply) GetData() []byte {
@@ -4501,7 +4655,7 @@ type ConfirmRequest struct {
 
 func (x *ConfirmRequest) Reset() {
 	*x = ConfirmRequest{}
-	mi := &file_agent_proto_msgTypes[53]
+	mi := &file_agent_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4514,7 +4668,7 @@ func (*ConfirmRequest) ProtoMessage() {}
 
 func (x *ConfirmRequest) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[53]
+	mi := &file_agent_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4528,7 +4682,7 @@ func (x *ConfirmRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ConfirmRequest.ProtoReflect.Descriptor instead.
 func (*ConfirmRequest) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{53}
+	return file_agent_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ConfirmRequest) GetSeq() uint64 {
@@ -4590,7 +4744,7 @@ type BudgetsLeft struct {
 
 func (x *BudgetsLeft) Reset() {
 	*x = BudgetsLeft{}
-	mi := &file_agent_proto_msgTypes[54]
+	mi := &file_agent_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4603,7 +4757,7 @@ func (*BudgetsLeft) ProtoMessage() {}
 
 func (x *BudgetsLeft) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[54]
+	mi := &file_agent_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4617,7 +4771,7 @@ func (x *BudgetsLeft) ProtoReflect() protoreflect.Message {
 // Deprecated: Use BudgetsLeft.ProtoReflect.Descriptor instead.
 func (*BudgetsLeft) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{54}
+	return file_agent_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *BudgetsLeft) GetBudgets() []*BudgetLeft {
@@ -4639,7 +4793,7 @@ type BudgetLeft struct {
 
 func (x *BudgetLeft) Reset() {
 	*x = BudgetLeft{}
-	mi := &file_agent_proto_msgTypes[55]
+	mi := &file_agent_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4652,7 +4806,7 @@ func (*BudgetLeft) ProtoMessage() {}
 
 func (x *BudgetLeft) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[55]
+	mi := &file_agent_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4666,7 +4820,7 @@ func (x *BudgetLeft) ProtoReflect() protoreflect.Message {
 // Deprecated: Use BudgetLeft.ProtoReflect.Descriptor instead.
 func (*BudgetLeft) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{55}
+	return file_agent_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *BudgetLeft) GetAccount() string {
@@ -4695,7 +4849,7 @@ type ConfirmReply struct {
 
 func (x *ConfirmReply) Reset() {
 	*x = ConfirmReply{}
-	mi := &file_agent_proto_msgTypes[56]
+	mi := &file_agent_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4708,7 +4862,7 @@ func (*ConfirmReply) ProtoMessage() {}
 
 func (x *ConfirmReply) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[56]
+	mi := &file_agent_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4722,7 +4876,7 @@ func (x *ConfirmReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ConfirmReply.ProtoReflect.Descriptor instead.
 func (*ConfirmReply) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{56}
+	return file_agent_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ConfirmReply) GetHeadSeq() uint64 {
@@ -4764,7 +4918,7 @@ type LedgerEpoch struct {
 
 func (x *LedgerEpoch) Reset() {
 	*x = LedgerEpoch{}
-	mi := &file_agent_proto_msgTypes[57]
+	mi := &file_agent_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4777,7 +4931,7 @@ func (*LedgerEpoch) ProtoMessage() {}
 
 func (x *LedgerEpoch) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[57]
+	mi := &file_agent_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4791,7 +4945,7 @@ func (x *LedgerEpoch) ProtoReflect() protoreflect.Message {
 // Deprecated: Use LedgerEpoch.ProtoReflect.Descriptor instead.
 func (*LedgerEpoch) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{57}
+	return file_agent_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *LedgerEpoch) GetValue() uint64 {
@@ -4818,7 +4972,7 @@ type LedgerStateRequest struct {
 
 func (x *LedgerStateRequest) Reset() {
 	*x = LedgerStateRequest{}
-	mi := &file_agent_proto_msgTypes[58]
+	mi := &file_agent_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4831,7 +4985,7 @@ func (*LedgerStateRequest) ProtoMessage() {}
 
 func (x *LedgerStateRequest) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[58]
+	mi := &file_agent_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4845,7 +4999,7 @@ func (x *LedgerStateRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use LedgerStateRequest.ProtoReflect.Descriptor instead.
 func (*LedgerStateRequest) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{58}
+	return file_agent_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *LedgerStateRequest) GetEncoded() bool {
@@ -4875,7 +5029,7 @@ type LedgerStateReply struct {
 
 func (x *LedgerStateReply) Reset() {
 	*x = LedgerStateReply{}
-	mi := &file_agent_proto_msgTypes[59]
+	mi := &file_agent_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4888,7 +5042,7 @@ func (*LedgerStateReply) ProtoMessage() {}
 
 func (x *LedgerStateReply) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[59]
+	mi := &file_agent_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4902,7 +5056,7 @@ func (x *LedgerStateReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use LedgerStateReply.ProtoReflect.Descriptor instead.
 func (*LedgerStateReply) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{59}
+	return file_agent_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *LedgerStateReply) GetCluster() string {
@@ -4985,7 +5139,7 @@ type StepUsageRequest struct {
 
 func (x *StepUsageRequest) Reset() {
 	*x = StepUsageRequest{}
-	mi := &file_agent_proto_msgTypes[60]
+	mi := &file_agent_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4998,7 +5152,7 @@ func (*StepUsageRequest) ProtoMessage() {}
 
 func (x *StepUsageRequest) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[60]
+	mi := &file_agent_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5012,7 +5166,7 @@ func (x *StepUsageRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StepUsageRequest.ProtoReflect.Descriptor instead.
 func (*StepUsageRequest) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{60}
+	return file_agent_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *StepUsageRequest) GetJobs() []string {
@@ -5032,7 +5186,7 @@ type StepUsageReply struct {
 
 func (x *StepUsageReply) Reset() {
 	*x = StepUsageReply{}
-	mi := &file_agent_proto_msgTypes[61]
+	mi := &file_agent_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5045,7 +5199,7 @@ func (*StepUsageReply) ProtoMessage() {}
 
 func (x *StepUsageReply) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[61]
+	mi := &file_agent_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5059,7 +5213,7 @@ func (x *StepUsageReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StepUsageReply.ProtoReflect.Descriptor instead.
 func (*StepUsageReply) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{61}
+	return file_agent_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *StepUsageReply) GetJobs() []*JobSteps {
@@ -5092,7 +5246,7 @@ type JobSteps struct {
 
 func (x *JobSteps) Reset() {
 	*x = JobSteps{}
-	mi := &file_agent_proto_msgTypes[62]
+	mi := &file_agent_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5105,7 +5259,7 @@ func (*JobSteps) ProtoMessage() {}
 
 func (x *JobSteps) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[62]
+	mi := &file_agent_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5119,7 +5273,7 @@ func (x *JobSteps) ProtoReflect() protoreflect.Message {
 // Deprecated: Use JobSteps.ProtoReflect.Descriptor instead.
 func (*JobSteps) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{62}
+	return file_agent_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *JobSteps) GetJob() string {
@@ -5183,7 +5337,7 @@ type StepMeasured struct {
 
 func (x *StepMeasured) Reset() {
 	*x = StepMeasured{}
-	mi := &file_agent_proto_msgTypes[63]
+	mi := &file_agent_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5196,7 +5350,7 @@ func (*StepMeasured) ProtoMessage() {}
 
 func (x *StepMeasured) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[63]
+	mi := &file_agent_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5210,7 +5364,7 @@ func (x *StepMeasured) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StepMeasured.ProtoReflect.Descriptor instead.
 func (*StepMeasured) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{63}
+	return file_agent_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *StepMeasured) GetStep() int32 {
@@ -5257,7 +5411,7 @@ const file_agent_proto_rawDesc = "" +
 	"\bConfFile\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\x12\x12\n" +
-	"\x04mode\x18\x14 \x01(\rR\x04mode\"\x8f\x03\n" +
+	"\x04mode\x18\x14 \x01(\rR\x04mode\"\xc9\x03\n" +
 	"\fAgentMessage\x12=\n" +
 	"\fregistration\x18\x01 \x01(\v2\x17.muster.v1.RegistrationH\x00R\fregistration\x124\n" +
 	"\theartbeat\x18\x02 \x01(\v2\x14.muster.v1.HeartbeatH\x00R\theartbeat\x12.\n" +
@@ -5266,8 +5420,17 @@ const file_agent_proto_rawDesc = "" +
 	"\tfile_read\x18x \x01(\v2\x13.muster.v1.FileReadH\x00R\bfileRead\x128\n" +
 	"\vconfig_read\x18} \x01(\v2\x15.muster.v1.ConfigReadH\x00R\n" +
 	"configRead\x121\n" +
-	"\bprepared\x18~ \x01(\v2\x13.muster.v1.PreparedH\x00R\bpreparedB\x06\n" +
-	"\x04kind\"/\n" +
+	"\bprepared\x18~ \x01(\v2\x13.muster.v1.PreparedH\x00R\bprepared\x128\n" +
+	"\vkept_orders\x18\x7f \x01(\v2\x15.muster.v1.KeptOrdersH\x00R\n" +
+	"keptOrdersB\x06\n" +
+	"\x04kind\"6\n" +
+	"\n" +
+	"KeptOrders\x12(\n" +
+	"\x04runs\x18\x01 \x03(\v2\x14.muster.v1.KeptOrderR\x04runs\"v\n" +
+	"\tKeptOrder\x12#\n" +
+	"\x03run\x18\x01 \x01(\v2\x11.muster.v1.RunKeyR\x03run\x12'\n" +
+	"\x05order\x18\x02 \x01(\v2\x11.muster.v1.LaunchR\x05order\x12\x1b\n" +
+	"\tnext_step\x18\x03 \x01(\x05R\bnextStep\"/\n" +
 	"\bPrepared\x12#\n" +
 	"\x03run\x18\x01 \x01(\v2\x11.muster.v1.RunKeyR\x03run\"\xb6\x01\n" +
 	"\aHeldRun\x12#\n" +
@@ -5277,7 +5440,7 @@ const file_agent_proto_rawDesc = "" +
 	"\x04user\x18\x04 \x01(\tR\x04user\x12\x18\n" +
 	"\astarted\x18\x05 \x01(\x03R\astarted\x12\x10\n" +
 	"\x03seq\x18\x06 \x01(\x06R\x03seq\x12\x16\n" +
-	"\x06launch\x18\a \x01(\fR\x06launch\"\xb8\x03\n" +
+	"\x06launch\x18\a \x01(\fR\x06launch\"\xd0\x03\n" +
 	"\fRegistration\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x122\n" +
 	"\tinventory\x18\x02 \x01(\v2\x14.muster.v1.InventoryR\tinventory\x12+\n" +
@@ -5292,7 +5455,8 @@ const file_agent_proto_rawDesc = "" +
 	"\x06leases\x18o \x01(\bR\x06leases\x12\x18\n" +
 	"\aoutputs\x18x \x01(\bR\aoutputs\x12\x18\n" +
 	"\arereads\x18} \x01(\bR\arereads\x12\x1a\n" +
-	"\bprepares\x18~ \x01(\bR\bprepares\"z\n" +
+	"\bprepares\x18~ \x01(\bR\bprepares\x12\x16\n" +
+	"\x06adopts\x18\x7f \x01(\bR\x06adopts\"z\n" +
 	"\x0eLedgerPosition\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12 \n" +
@@ -5493,7 +5657,7 @@ const file_agent_proto_rawDesc = "" +
 	"\x04kind\"2\n" +
 	"\x06Reboot\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xba\x04\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xec\x04\n" +
 	"\x06Launch\x12$\n" +
 	"\x03job\x18\x01 \x01(\v2\x12.muster.v1.JobInfoR\x03job\x12\x16\n" +
 	"\x06script\x18\x02 \x01(\fR\x06script\x12 \n" +
@@ -5517,7 +5681,9 @@ const file_agent_proto_rawDesc = "" +
 	"\x03seq\x18* \x01(\x06R\x03seq\x12&\n" +
 	"\x05lease\x18n \x01(\v2\x10.muster.v1.LeaseR\x05lease\x12#\n" +
 	"\rtell_prepared\x18o \x01(\bR\ftellPrepared\x12\x14\n" +
-	"\x05defer\x18p \x01(\bR\x05defer\"\xac\x02\n" +
+	"\x05defer\x18p \x01(\bR\x05defer\x12\x16\n" +
+	"\x06record\x18q \x01(\fR\x06record\x12\x18\n" +
+	"\aadopted\x18r \x01(\bR\aadopted\"\xac\x02\n" +
 	"\fHetComponent\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\rR\x05jobId\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\tR\tpartition\x12\x14\n" +
@@ -5654,7 +5820,7 @@ func file_agent_proto_rawDescGZIP() []byte {
 	return file_agent_proto_rawDescData
 }
 
-var file_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 64)
+var file_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 66)
 var file_agent_proto_goTypes = []any{
 	(*EnrolRequest)(nil),         // 0: muster.v1.EnrolRequest
 	(*EnrolReply)(nil),           // 1: muster.v1.EnrolReply
@@ -5663,157 +5829,163 @@ var file_agent_proto_goTypes = []any{
 	(*ConfigurationReply)(nil),   // 4: muster.v1.ConfigurationReply
 	(*ConfFile)(nil),             // 5: muster.v1.ConfFile
 	(*AgentMessage)(nil),         // 6: muster.v1.AgentMessage
-	(*Prepared)(nil),             // 7: muster.v1.Prepared
-	(*HeldRun)(nil),              // 8: muster.v1.HeldRun
-	(*Registration)(nil),         // 9: muster.v1.Registration
-	(*LedgerPosition)(nil),       // 10: muster.v1.LedgerPosition
-	(*Inventory)(nil),            // 11: muster.v1.Inventory
-	(*Heartbeat)(nil),            // 12: muster.v1.Heartbeat
-	(*RunKey)(nil),               // 13: muster.v1.RunKey
-	(*Reports)(nil),              // 14: muster.v1.Reports
-	(*Report)(nil),               // 15: muster.v1.Report
-	(*NodeCheck)(nil),            // 16: muster.v1.NodeCheck
-	(*Launched)(nil),             // 17: muster.v1.Launched
-	(*LaunchFailed)(nil),         // 18: muster.v1.LaunchFailed
-	(*RunEnded)(nil),             // 19: muster.v1.RunEnded
-	(*NodeDone)(nil),             // 20: muster.v1.NodeDone
-	(*Usage)(nil),                // 21: muster.v1.Usage
-	(*CounterValue)(nil),         // 22: muster.v1.CounterValue
-	(*TaskSpread)(nil),           // 23: muster.v1.TaskSpread
-	(*GpuUsage)(nil),             // 24: muster.v1.GpuUsage
-	(*ControllerMessage)(nil),    // 25: muster.v1.ControllerMessage
-	(*ReadConfig)(nil),           // 26: muster.v1.ReadConfig
-	(*ConfigRead)(nil),           // 27: muster.v1.ConfigRead
-	(*Grant)(nil),                // 28: muster.v1.Grant
-	(*CredentialKeys)(nil),       // 29: muster.v1.CredentialKeys
-	(*Lease)(nil),                // 30: muster.v1.Lease
-	(*Revoked)(nil),              // 31: muster.v1.Revoked
-	(*Welcome)(nil),              // 32: muster.v1.Welcome
-	(*NodeConfig)(nil),           // 33: muster.v1.NodeConfig
-	(*Orders)(nil),               // 34: muster.v1.Orders
-	(*Order)(nil),                // 35: muster.v1.Order
-	(*Reboot)(nil),               // 36: muster.v1.Reboot
-	(*Launch)(nil),               // 37: muster.v1.Launch
-	(*HetComponent)(nil),         // 38: muster.v1.HetComponent
-	(*Terminate)(nil),            // 39: muster.v1.Terminate
-	(*SignalRun)(nil),            // 40: muster.v1.SignalRun
-	(*ChangeLimit)(nil),          // 41: muster.v1.ChangeLimit
-	(*Measure)(nil),              // 42: muster.v1.Measure
-	(*Measured)(nil),             // 43: muster.v1.Measured
-	(*Measurement)(nil),          // 44: muster.v1.Measurement
-	(*ReadFile)(nil),             // 45: muster.v1.ReadFile
-	(*FileRead)(nil),             // 46: muster.v1.FileRead
-	(*ReportAck)(nil),            // 47: muster.v1.ReportAck
-	(*Goodbye)(nil),              // 48: muster.v1.Goodbye
-	(*SubscribeRequest)(nil),     // 49: muster.v1.SubscribeRequest
-	(*LedgerBatch)(nil),          // 50: muster.v1.LedgerBatch
-	(*ContentRequest)(nil),       // 51: muster.v1.ContentRequest
-	(*ContentReply)(nil),         // 52: muster.v1.ContentReply
-	(*ConfirmRequest)(nil),       // 53: muster.v1.ConfirmRequest
-	(*BudgetsLeft)(nil),          // 54: muster.v1.BudgetsLeft
-	(*BudgetLeft)(nil),           // 55: muster.v1.BudgetLeft
-	(*ConfirmReply)(nil),         // 56: muster.v1.ConfirmReply
-	(*LedgerEpoch)(nil),          // 57: muster.v1.LedgerEpoch
-	(*LedgerStateRequest)(nil),   // 58: muster.v1.LedgerStateRequest
-	(*LedgerStateReply)(nil),     // 59: muster.v1.LedgerStateReply
-	(*StepUsageRequest)(nil),     // 60: muster.v1.StepUsageRequest
-	(*StepUsageReply)(nil),       // 61: muster.v1.StepUsageReply
-	(*JobSteps)(nil),             // 62: muster.v1.JobSteps
-	(*StepMeasured)(nil),         // 63: muster.v1.StepMeasured
-	(*GpuInfo)(nil),              // 64: muster.v1.GpuInfo
-	(*Count)(nil),                // 65: muster.v1.Count
-	(*GpuFault)(nil),             // 66: muster.v1.GpuFault
-	(*PinnedImage)(nil),          // 67: muster.v1.PinnedImage
-	(*ConfigEntry)(nil),          // 68: muster.v1.ConfigEntry
-	(*JobInfo)(nil),              // 69: muster.v1.JobInfo
-	(*NodeAlloc)(nil),            // 70: muster.v1.NodeAlloc
-	(*StepLaunch)(nil),           // 71: muster.v1.StepLaunch
-	(*NamedCount)(nil),           // 72: muster.v1.NamedCount
-	(*Error)(nil),                // 73: muster.v1.Error
-	(*Tres)(nil),                 // 74: muster.v1.Tres
+	(*KeptOrders)(nil),           // 7: muster.v1.KeptOrders
+	(*KeptOrder)(nil),            // 8: muster.v1.KeptOrder
+	(*Prepared)(nil),             // 9: muster.v1.Prepared
+	(*HeldRun)(nil),              // 10: muster.v1.HeldRun
+	(*Registration)(nil),         // 11: muster.v1.Registration
+	(*LedgerPosition)(nil),       // 12: muster.v1.LedgerPosition
+	(*Inventory)(nil),            // 13: muster.v1.Inventory
+	(*Heartbeat)(nil),            // 14: muster.v1.Heartbeat
+	(*RunKey)(nil),               // 15: muster.v1.RunKey
+	(*Reports)(nil),              // 16: muster.v1.Reports
+	(*Report)(nil),               // 17: muster.v1.Report
+	(*NodeCheck)(nil),            // 18: muster.v1.NodeCheck
+	(*Launched)(nil),             // 19: muster.v1.Launched
+	(*LaunchFailed)(nil),         // 20: muster.v1.LaunchFailed
+	(*RunEnded)(nil),             // 21: muster.v1.RunEnded
+	(*NodeDone)(nil),             // 22: muster.v1.NodeDone
+	(*Usage)(nil),                // 23: muster.v1.Usage
+	(*CounterValue)(nil),         // 24: muster.v1.CounterValue
+	(*TaskSpread)(nil),           // 25: muster.v1.TaskSpread
+	(*GpuUsage)(nil),             // 26: muster.v1.GpuUsage
+	(*ControllerMessage)(nil),    // 27: muster.v1.ControllerMessage
+	(*ReadConfig)(nil),           // 28: muster.v1.ReadConfig
+	(*ConfigRead)(nil),           // 29: muster.v1.ConfigRead
+	(*Grant)(nil),                // 30: muster.v1.Grant
+	(*CredentialKeys)(nil),       // 31: muster.v1.CredentialKeys
+	(*Lease)(nil),                // 32: muster.v1.Lease
+	(*Revoked)(nil),              // 33: muster.v1.Revoked
+	(*Welcome)(nil),              // 34: muster.v1.Welcome
+	(*NodeConfig)(nil),           // 35: muster.v1.NodeConfig
+	(*Orders)(nil),               // 36: muster.v1.Orders
+	(*Order)(nil),                // 37: muster.v1.Order
+	(*Reboot)(nil),               // 38: muster.v1.Reboot
+	(*Launch)(nil),               // 39: muster.v1.Launch
+	(*HetComponent)(nil),         // 40: muster.v1.HetComponent
+	(*Terminate)(nil),            // 41: muster.v1.Terminate
+	(*SignalRun)(nil),            // 42: muster.v1.SignalRun
+	(*ChangeLimit)(nil),          // 43: muster.v1.ChangeLimit
+	(*Measure)(nil),              // 44: muster.v1.Measure
+	(*Measured)(nil),             // 45: muster.v1.Measured
+	(*Measurement)(nil),          // 46: muster.v1.Measurement
+	(*ReadFile)(nil),             // 47: muster.v1.ReadFile
+	(*FileRead)(nil),             // 48: muster.v1.FileRead
+	(*ReportAck)(nil),            // 49: muster.v1.ReportAck
+	(*Goodbye)(nil),              // 50: muster.v1.Goodbye
+	(*SubscribeRequest)(nil),     // 51: muster.v1.SubscribeRequest
+	(*LedgerBatch)(nil),          // 52: muster.v1.LedgerBatch
+	(*ContentRequest)(nil),       // 53: muster.v1.ContentRequest
+	(*ContentReply)(nil),         // 54: muster.v1.ContentReply
+	(*ConfirmRequest)(nil),       // 55: muster.v1.ConfirmRequest
+	(*BudgetsLeft)(nil),          // 56: muster.v1.BudgetsLeft
+	(*BudgetLeft)(nil),           // 57: muster.v1.BudgetLeft
+	(*ConfirmReply)(nil),         // 58: muster.v1.ConfirmReply
+	(*LedgerEpoch)(nil),          // 59: muster.v1.LedgerEpoch
+	(*LedgerStateRequest)(nil),   // 60: muster.v1.LedgerStateRequest
+	(*LedgerStateReply)(nil),     // 61: muster.v1.LedgerStateReply
+	(*StepUsageRequest)(nil),     // 62: muster.v1.StepUsageRequest
+	(*StepUsageReply)(nil),       // 63: muster.v1.StepUsageReply
+	(*JobSteps)(nil),             // 64: muster.v1.JobSteps
+	(*StepMeasured)(nil),         // 65: muster.v1.StepMeasured
+	(*GpuInfo)(nil),              // 66: muster.v1.GpuInfo
+	(*Count)(nil),                // 67: muster.v1.Count
+	(*GpuFault)(nil),             // 68: muster.v1.GpuFault
+	(*PinnedImage)(nil),          // 69: muster.v1.PinnedImage
+	(*ConfigEntry)(nil),          // 70: muster.v1.ConfigEntry
+	(*JobInfo)(nil),              // 71: muster.v1.JobInfo
+	(*NodeAlloc)(nil),            // 72: muster.v1.NodeAlloc
+	(*StepLaunch)(nil),           // 73: muster.v1.StepLaunch
+	(*NamedCount)(nil),           // 74: muster.v1.NamedCount
+	(*Error)(nil),                // 75: muster.v1.Error
+	(*Tres)(nil),                 // 76: muster.v1.Tres
 }
 var file_agent_proto_depIdxs = []int32{
 	5,  // 0: muster.v1.ConfigurationReply.files:type_name -> muster.v1.ConfFile
-	9,  // 1: muster.v1.AgentMessage.registration:type_name -> muster.v1.Registration
-	12, // 2: muster.v1.AgentMessage.heartbeat:type_name -> muster.v1.Heartbeat
-	14, // 3: muster.v1.AgentMessage.reports:type_name -> muster.v1.Reports
-	43, // 4: muster.v1.AgentMessage.measured:type_name -> muster.v1.Measured
-	46, // 5: muster.v1.AgentMessage.file_read:type_name -> muster.v1.FileRead
-	27, // 6: muster.v1.AgentMessage.config_read:type_name -> muster.v1.ConfigRead
-	7,  // 7: muster.v1.AgentMessage.prepared:type_name -> muster.v1.Prepared
-	13, // 8: muster.v1.Prepared.run:type_name -> muster.v1.RunKey
-	13, // 9: muster.v1.HeldRun.run:type_name -> muster.v1.RunKey
-	11, // 10: muster.v1.Registration.inventory:type_name -> muster.v1.Inventory
-	13, // 11: muster.v1.Registration.running:type_name -> muster.v1.RunKey
-	10, // 12: muster.v1.Registration.seen:type_name -> muster.v1.LedgerPosition
-	8,  // 13: muster.v1.Registration.held:type_name -> muster.v1.HeldRun
-	64, // 14: muster.v1.Inventory.gpus:type_name -> muster.v1.GpuInfo
-	65, // 15: muster.v1.Inventory.gres:type_name -> muster.v1.Count
-	15, // 16: muster.v1.Reports.reports:type_name -> muster.v1.Report
-	13, // 17: muster.v1.Report.run:type_name -> muster.v1.RunKey
-	17, // 18: muster.v1.Report.launched:type_name -> muster.v1.Launched
-	18, // 19: muster.v1.Report.launch_failed:type_name -> muster.v1.LaunchFailed
-	19, // 20: muster.v1.Report.ended:type_name -> muster.v1.RunEnded
-	20, // 21: muster.v1.Report.node_done:type_name -> muster.v1.NodeDone
-	66, // 22: muster.v1.Report.gpu_fault:type_name -> muster.v1.GpuFault
-	16, // 23: muster.v1.Report.node_check:type_name -> muster.v1.NodeCheck
-	67, // 24: muster.v1.Report.image_resolved:type_name -> muster.v1.PinnedImage
-	21, // 25: muster.v1.RunEnded.usage:type_name -> muster.v1.Usage
-	21, // 26: muster.v1.NodeDone.usage:type_name -> muster.v1.Usage
-	19, // 27: muster.v1.NodeDone.batch:type_name -> muster.v1.RunEnded
-	21, // 28: muster.v1.NodeDone.extern:type_name -> muster.v1.Usage
-	24, // 29: muster.v1.Usage.gpus:type_name -> muster.v1.GpuUsage
-	22, // 30: muster.v1.Usage.counters:type_name -> muster.v1.CounterValue
-	23, // 31: muster.v1.Usage.tasks:type_name -> muster.v1.TaskSpread
-	32, // 32: muster.v1.ControllerMessage.welcome:type_name -> muster.v1.Welcome
-	34, // 33: muster.v1.ControllerMessage.orders:type_name -> muster.v1.Orders
-	47, // 34: muster.v1.ControllerMessage.ack:type_name -> muster.v1.ReportAck
-	48, // 35: muster.v1.ControllerMessage.goodbye:type_name -> muster.v1.Goodbye
-	42, // 36: muster.v1.ControllerMessage.measure:type_name -> muster.v1.Measure
-	31, // 37: muster.v1.ControllerMessage.revoked:type_name -> muster.v1.Revoked
-	28, // 38: muster.v1.ControllerMessage.grant:type_name -> muster.v1.Grant
-	29, // 39: muster.v1.ControllerMessage.keys:type_name -> muster.v1.CredentialKeys
-	45, // 40: muster.v1.ControllerMessage.read_file:type_name -> muster.v1.ReadFile
-	26, // 41: muster.v1.ControllerMessage.read_config:type_name -> muster.v1.ReadConfig
-	10, // 42: muster.v1.ControllerMessage.head:type_name -> muster.v1.LedgerPosition
-	13, // 43: muster.v1.Welcome.desired:type_name -> muster.v1.RunKey
-	33, // 44: muster.v1.Welcome.config:type_name -> muster.v1.NodeConfig
-	31, // 45: muster.v1.Welcome.revoked:type_name -> muster.v1.Revoked
-	13, // 46: muster.v1.Welcome.unknown:type_name -> muster.v1.RunKey
-	68, // 47: muster.v1.NodeConfig.entries:type_name -> muster.v1.ConfigEntry
-	65, // 48: muster.v1.NodeConfig.gres:type_name -> muster.v1.Count
-	35, // 49: muster.v1.Orders.orders:type_name -> muster.v1.Order
-	13, // 50: muster.v1.Order.run:type_name -> muster.v1.RunKey
-	37, // 51: muster.v1.Order.launch:type_name -> muster.v1.Launch
-	39, // 52: muster.v1.Order.terminate:type_name -> muster.v1.Terminate
-	40, // 53: muster.v1.Order.signal:type_name -> muster.v1.SignalRun
-	41, // 54: muster.v1.Order.limit:type_name -> muster.v1.ChangeLimit
-	36, // 55: muster.v1.Order.reboot:type_name -> muster.v1.Reboot
-	69, // 56: muster.v1.Launch.job:type_name -> muster.v1.JobInfo
-	70, // 57: muster.v1.Launch.here:type_name -> muster.v1.NodeAlloc
-	38, // 58: muster.v1.Launch.components:type_name -> muster.v1.HetComponent
-	71, // 59: muster.v1.Launch.step:type_name -> muster.v1.StepLaunch
-	30, // 60: muster.v1.Launch.lease:type_name -> muster.v1.Lease
-	13, // 61: muster.v1.Measure.attempts:type_name -> muster.v1.RunKey
-	44, // 62: muster.v1.Measured.runs:type_name -> muster.v1.Measurement
-	13, // 63: muster.v1.Measurement.run:type_name -> muster.v1.RunKey
-	21, // 64: muster.v1.Measurement.usage:type_name -> muster.v1.Usage
-	54, // 65: muster.v1.ConfirmRequest.budgets:type_name -> muster.v1.BudgetsLeft
-	10, // 66: muster.v1.ConfirmRequest.lost:type_name -> muster.v1.LedgerPosition
-	55, // 67: muster.v1.BudgetsLeft.budgets:type_name -> muster.v1.BudgetLeft
-	72, // 68: muster.v1.BudgetLeft.left:type_name -> muster.v1.NamedCount
-	57, // 69: muster.v1.ConfirmReply.epochs:type_name -> muster.v1.LedgerEpoch
-	57, // 70: muster.v1.LedgerStateReply.epochs:type_name -> muster.v1.LedgerEpoch
-	62, // 71: muster.v1.StepUsageReply.jobs:type_name -> muster.v1.JobSteps
-	73, // 72: muster.v1.JobSteps.error:type_name -> muster.v1.Error
-	74, // 73: muster.v1.JobSteps.alloc:type_name -> muster.v1.Tres
-	63, // 74: muster.v1.JobSteps.steps:type_name -> muster.v1.StepMeasured
-	44, // 75: muster.v1.StepMeasured.nodes:type_name -> muster.v1.Measurement
-	76, // [76:76] is the sub-list for method output_type
-	76, // [76:76] is the sub-list for method input_type
-	76, // [76:76] is the sub-list for extension type_name
-	76, // [76:76] is the sub-list for extension extendee
-	0,  // [0:76] is the sub-list for field type_name
+	11, // 1: muster.v1.AgentMessage.registration:type_name -> muster.v1.Registration
+	14, // 2: muster.v1.AgentMessage.heartbeat:type_name -> muster.v1.Heartbeat
+	16, // 3: muster.v1.AgentMessage.reports:type_name -> muster.v1.Reports
+	45, // 4: muster.v1.AgentMessage.measured:type_name -> muster.v1.Measured
+	48, // 5: muster.v1.AgentMessage.file_read:type_name -> muster.v1.FileRead
+	29, // 6: muster.v1.AgentMessage.config_read:type_name -> muster.v1.ConfigRead
+	9,  // 7: muster.v1.AgentMessage.prepared:type_name -> muster.v1.Prepared
+	7,  // 8: muster.v1.AgentMessage.kept_orders:type_name -> muster.v1.KeptOrders
+	8,  // 9: muster.v1.KeptOrders.runs:type_name -> muster.v1.KeptOrder
+	15, // 10: muster.v1.KeptOrder.run:type_name -> muster.v1.RunKey
+	39, // 11: muster.v1.KeptOrder.order:type_name -> muster.v1.Launch
+	15, // 12: muster.v1.Prepared.run:type_name -> muster.v1.RunKey
+	15, // 13: muster.v1.HeldRun.run:type_name -> muster.v1.RunKey
+	13, // 14: muster.v1.Registration.inventory:type_name -> muster.v1.Inventory
+	15, // 15: muster.v1.Registration.running:type_name -> muster.v1.RunKey
+	12, // 16: muster.v1.Registration.seen:type_name -> muster.v1.LedgerPosition
+	10, // 17: muster.v1.Registration.held:type_name -> muster.v1.HeldRun
+	66, // 18: muster.v1.Inventory.gpus:type_name -> muster.v1.GpuInfo
+	67, // 19: muster.v1.Inventory.gres:type_name -> muster.v1.Count
+	17, // 20: muster.v1.Reports.reports:type_name -> muster.v1.Report
+	15, // 21: muster.v1.Report.run:type_name -> muster.v1.RunKey
+	19, // 22: muster.v1.Report.launched:type_name -> muster.v1.Launched
+	20, // 23: muster.v1.Report.launch_failed:type_name -> muster.v1.LaunchFailed
+	21, // 24: muster.v1.Report.ended:type_name -> muster.v1.RunEnded
+	22, // 25: muster.v1.Report.node_done:type_name -> muster.v1.NodeDone
+	68, // 26: muster.v1.Report.gpu_fault:type_name -> muster.v1.GpuFault
+	18, // 27: muster.v1.Report.node_check:type_name -> muster.v1.NodeCheck
+	69, // 28: muster.v1.Report.image_resolved:type_name -> muster.v1.PinnedImage
+	23, // 29: muster.v1.RunEnded.usage:type_name -> muster.v1.Usage
+	23, // 30: muster.v1.NodeDone.usage:type_name -> muster.v1.Usage
+	21, // 31: muster.v1.NodeDone.batch:type_name -> muster.v1.RunEnded
+	23, // 32: muster.v1.NodeDone.extern:type_name -> muster.v1.Usage
+	26, // 33: muster.v1.Usage.gpus:type_name -> muster.v1.GpuUsage
+	24, // 34: muster.v1.Usage.counters:type_name -> muster.v1.CounterValue
+	25, // 35: muster.v1.Usage.tasks:type_name -> muster.v1.TaskSpread
+	34, // 36: muster.v1.ControllerMessage.welcome:type_name -> muster.v1.Welcome
+	36, // 37: muster.v1.ControllerMessage.orders:type_name -> muster.v1.Orders
+	49, // 38: muster.v1.ControllerMessage.ack:type_name -> muster.v1.ReportAck
+	50, // 39: muster.v1.ControllerMessage.goodbye:type_name -> muster.v1.Goodbye
+	44, // 40: muster.v1.ControllerMessage.measure:type_name -> muster.v1.Measure
+	33, // 41: muster.v1.ControllerMessage.revoked:type_name -> muster.v1.Revoked
+	30, // 42: muster.v1.ControllerMessage.grant:type_name -> muster.v1.Grant
+	31, // 43: muster.v1.ControllerMessage.keys:type_name -> muster.v1.CredentialKeys
+	47, // 44: muster.v1.ControllerMessage.read_file:type_name -> muster.v1.ReadFile
+	28, // 45: muster.v1.ControllerMessage.read_config:type_name -> muster.v1.ReadConfig
+	12, // 46: muster.v1.ControllerMessage.head:type_name -> muster.v1.LedgerPosition
+	15, // 47: muster.v1.Welcome.desired:type_name -> muster.v1.RunKey
+	35, // 48: muster.v1.Welcome.config:type_name -> muster.v1.NodeConfig
+	33, // 49: muster.v1.Welcome.revoked:type_name -> muster.v1.Revoked
+	15, // 50: muster.v1.Welcome.unknown:type_name -> muster.v1.RunKey
+	70, // 51: muster.v1.NodeConfig.entries:type_name -> muster.v1.ConfigEntry
+	67, // 52: muster.v1.NodeConfig.gres:type_name -> muster.v1.Count
+	37, // 53: muster.v1.Orders.orders:type_name -> muster.v1.Order
+	15, // 54: muster.v1.Order.run:type_name -> muster.v1.RunKey
+	39, // 55: muster.v1.Order.launch:type_name -> muster.v1.Launch
+	41, // 56: muster.v1.Order.terminate:type_name -> muster.v1.Terminate
+	42, // 57: muster.v1.Order.signal:type_name -> muster.v1.SignalRun
+	43, // 58: muster.v1.Order.limit:type_name -> muster.v1.ChangeLimit
+	38, // 59: muster.v1.Order.reboot:type_name -> muster.v1.Reboot
+	71, // 60: muster.v1.Launch.job:type_name -> muster.v1.JobInfo
+	72, // 61: muster.v1.Launch.here:type_name -> muster.v1.NodeAlloc
+	40, // 62: muster.v1.Launch.components:type_name -> muster.v1.HetComponent
+	73, // 63: muster.v1.Launch.step:type_name -> muster.v1.StepLaunch
+	32, // 64: muster.v1.Launch.lease:type_name -> muster.v1.Lease
+	15, // 65: muster.v1.Measure.attempts:type_name -> muster.v1.RunKey
+	46, // 66: muster.v1.Measured.runs:type_name -> muster.v1.Measurement
+	15, // 67: muster.v1.Measurement.run:type_name -> muster.v1.RunKey
+	23, // 68: muster.v1.Measurement.usage:type_name -> muster.v1.Usage
+	56, // 69: muster.v1.ConfirmRequest.budgets:type_name -> muster.v1.BudgetsLeft
+	12, // 70: muster.v1.ConfirmRequest.lost:type_name -> muster.v1.LedgerPosition
+	57, // 71: muster.v1.BudgetsLeft.budgets:type_name -> muster.v1.BudgetLeft
+	74, // 72: muster.v1.BudgetLeft.left:type_name -> muster.v1.NamedCount
+	59, // 73: muster.v1.ConfirmReply.epochs:type_name -> muster.v1.LedgerEpoch
+	59, // 74: muster.v1.LedgerStateReply.epochs:type_name -> muster.v1.LedgerEpoch
+	64, // 75: muster.v1.StepUsageReply.jobs:type_name -> muster.v1.JobSteps
+	75, // 76: muster.v1.JobSteps.error:type_name -> muster.v1.Error
+	76, // 77: muster.v1.JobSteps.alloc:type_name -> muster.v1.Tres
+	65, // 78: muster.v1.JobSteps.steps:type_name -> muster.v1.StepMeasured
+	46, // 79: muster.v1.StepMeasured.nodes:type_name -> muster.v1.Measurement
+	80, // [80:80] is the sub-list for method output_type
+	80, // [80:80] is the sub-list for method input_type
+	80, // [80:80] is the sub-list for extension type_name
+	80, // [80:80] is the sub-list for extension extendee
+	0,  // [0:80] is the sub-list for field type_name
 }
 
 // file_agent_proto_init_once builds the descriptors at their first use.
@@ -5834,8 +6006,9 @@ func file_agent_proto_init() {
 		(*AgentMessage_FileRead)(nil),
 		(*AgentMessage_ConfigRead)(nil),
 		(*AgentMessage_Prepared)(nil),
+		(*AgentMessage_KeptOrders)(nil),
 	}
-	file_agent_proto_msgTypes[15].OneofWrappers = []any{
+	file_agent_proto_msgTypes[17].OneofWrappers = []any{
 		(*Report_Launched)(nil),
 		(*Report_LaunchFailed)(nil),
 		(*Report_Ended)(nil),
@@ -5844,7 +6017,7 @@ func file_agent_proto_init() {
 		(*Report_NodeCheck)(nil),
 		(*Report_ImageResolved)(nil),
 	}
-	file_agent_proto_msgTypes[25].OneofWrappers = []any{
+	file_agent_proto_msgTypes[27].OneofWrappers = []any{
 		(*ControllerMessage_Welcome)(nil),
 		(*ControllerMessage_Orders)(nil),
 		(*ControllerMessage_Ack)(nil),
@@ -5856,7 +6029,7 @@ func file_agent_proto_init() {
 		(*ControllerMessage_ReadFile)(nil),
 		(*ControllerMessage_ReadConfig)(nil),
 	}
-	file_agent_proto_msgTypes[35].OneofWrappers = []any{
+	file_agent_proto_msgTypes[37].OneofWrappers = []any{
 		(*Order_Launch)(nil),
 		(*Order_Terminate)(nil),
 		(*Order_Signal)(nil),
@@ -5869,7 +6042,7 @@ func file_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_proto_rawDesc), len(file_agent_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   64,
+			NumMessages:   66,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

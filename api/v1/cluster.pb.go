@@ -78,7 +78,7 @@ func (x PolicyChangeRequest_Verb) Number() protoreflect.EnumNumber {
 // Deprecated: Use PolicyChangeRequest_Verb.Descriptor instead.
 func (PolicyChangeRequest_Verb) EnumDescriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{53, 0}
+	return file_cluster_proto_rawDescGZIP(), []int{55, 0}
 }
 
 type ReservationChange_Verb int32
@@ -130,7 +130,7 @@ func (x ReservationChange_Verb) Number() protoreflect.EnumNumber {
 // Deprecated: Use ReservationChange_Verb.Descriptor instead.
 func (ReservationChange_Verb) EnumDescriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{72, 0}
+	return file_cluster_proto_rawDescGZIP(), []int{74, 0}
 }
 
 type Outlook_Standing int32
@@ -191,7 +191,7 @@ func (x Outlook_Standing) Number() protoreflect.EnumNumber {
 // Deprecated: Use Outlook_Standing.Descriptor instead.
 func (Outlook_Standing) EnumDescriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{106, 0}
+	return file_cluster_proto_rawDescGZIP(), []int{108, 0}
 }
 
 type GpuInfo struct {
@@ -3975,6 +3975,100 @@ func (x *KillOrphansReply) GetRuns() []*OrphanRun {
 	return nil
 }
 
+// AdoptOrphansRequest takes runs that ListOrphans gives into the ledger, each with all its nodes
+// or not at all.
+type AdoptOrphansRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Runs          []string               `protobuf:"bytes,1,rep,name=runs,proto3" json:"runs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AdoptOrphansRequest) Reset() {
+	*x = AdoptOrphansRequest{}
+	mi := &file_cluster_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AdoptOrphansRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AdoptOrphansRequest) ProtoMessage() {}
+
+func (x *AdoptOrphansRequest) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AdoptOrphansRequest.ProtoReflect.Descriptor instead.
+func (*AdoptOrphansRequest) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *AdoptOrphansRequest) GetRuns() []string {
+	if x != nil {
+		return x.Runs
+	}
+	return nil
+}
+
+type AdoptOrphansReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Runs          []*OrphanRun           `protobuf:"bytes,1,rep,name=runs,proto3" json:"runs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AdoptOrphansReply) Reset() {
+	*x = AdoptOrphansReply{}
+	mi := &file_cluster_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AdoptOrphansReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AdoptOrphansReply) ProtoMessage() {}
+
+func (x *AdoptOrphansReply) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AdoptOrphansReply.ProtoReflect.Descriptor instead.
+func (*AdoptOrphansReply) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *AdoptOrphansReply) GetRuns() []*OrphanRun {
+	if x != nil {
+		return x.Runs
+	}
+	return nil
+}
+
 // CreateUserTokenRequest asks for a token of the caller, or of another user,
 // which only administrators get. lifetime 0 is half an hour.
 type CreateUserTokenRequest struct {
@@ -3990,7 +4084,7 @@ type CreateUserTokenRequest struct {
 
 func (x *CreateUserTokenRequest) Reset() {
 	*x = CreateUserTokenRequest{}
-	mi := &file_cluster_proto_msgTypes[46]
+	mi := &file_cluster_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4003,7 +4097,7 @@ func (*CreateUserTokenRequest) ProtoMessage() {}
 
 func (x *CreateUserTokenRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[46]
+	mi := &file_cluster_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4017,7 +4111,7 @@ func (x *CreateUserTokenRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use CreateUserTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateUserTokenRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{46}
+	return file_cluster_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *CreateUserTokenRequest) GetUser() string {
@@ -4052,7 +4146,7 @@ type CreateUserTokenReply struct {
 
 func (x *CreateUserTokenReply) Reset() {
 	*x = CreateUserTokenReply{}
-	mi := &file_cluster_proto_msgTypes[47]
+	mi := &file_cluster_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4065,7 +4159,7 @@ func (*CreateUserTokenReply) ProtoMessage() {}
 
 func (x *CreateUserTokenReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[47]
+	mi := &file_cluster_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4079,7 +4173,7 @@ func (x *CreateUserTokenReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use CreateUserTokenReply.ProtoReflect.Descriptor instead.
 func (*CreateUserTokenReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{47}
+	return file_cluster_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *CreateUserTokenReply) GetToken() string {
@@ -4114,7 +4208,7 @@ type ListUserTokensRequest struct {
 
 func (x *ListUserTokensRequest) Reset() {
 	*x = ListUserTokensRequest{}
-	mi := &file_cluster_proto_msgTypes[48]
+	mi := &file_cluster_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4127,7 +4221,7 @@ func (*ListUserTokensRequest) ProtoMessage() {}
 
 func (x *ListUserTokensRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[48]
+	mi := &file_cluster_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4141,7 +4235,7 @@ func (x *ListUserTokensRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListUserTokensRequest.ProtoReflect.Descriptor instead.
 func (*ListUserTokensRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{48}
+	return file_cluster_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ListUserTokensRequest) GetUser() string {
@@ -4162,13 +4256,14 @@ type UserTokenInfo struct {
 	IssuedOn      string                 `protobuf:"bytes,7,opt,name=issued_on,json=issuedOn,proto3" json:"issued_on,omitempty"`  // the machine that vouched for him; empty: the controller's host
 	LastUsed      int64                  `protobuf:"varint,8,opt,name=last_used,json=lastUsed,proto3" json:"last_used,omitempty"` // as far as this controller has seen since it started; 0 = not
 	Login         string                 `protobuf:"bytes,9,opt,name=login,proto3" json:"login,omitempty"`                        // the identity provider on whose word it was given; empty: none
+	Scope         string                 `protobuf:"bytes,10,opt,name=scope,proto3" json:"scope,omitempty"`                       // the part of the API that it opens; empty: all that its user may do
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *UserTokenInfo) Reset() {
 	*x = UserTokenInfo{}
-	mi := &file_cluster_proto_msgTypes[49]
+	mi := &file_cluster_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4181,7 +4276,7 @@ func (*UserTokenInfo) ProtoMessage() {}
 
 func (x *UserTokenInfo) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[49]
+	mi := &file_cluster_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4195,7 +4290,7 @@ func (x *UserTokenInfo) ProtoReflect() protoreflect.Message {
 // Deprecated: Use UserTokenInfo.ProtoReflect.Descriptor instead.
 func (*UserTokenInfo) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{49}
+	return file_cluster_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *UserTokenInfo) GetId() string {
@@ -4261,6 +4356,13 @@ func (x *UserTokenInfo) GetLogin() string {
 	return ""
 }
 
+func (x *UserTokenInfo) GetScope() string {
+	if x != nil {
+		return x.Scope
+	}
+	return ""
+}
+
 type ListUserTokensReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tokens        []*UserTokenInfo       `protobuf:"bytes,1,rep,name=tokens,proto3" json:"tokens,omitempty"`
@@ -4271,7 +4373,7 @@ type ListUserTokensReply struct {
 
 func (x *ListUserTokensReply) Reset() {
 	*x = ListUserTokensReply{}
-	mi := &file_cluster_proto_msgTypes[50]
+	mi := &file_cluster_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4284,7 +4386,7 @@ func (*ListUserTokensReply) ProtoMessage() {}
 
 func (x *ListUserTokensReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[50]
+	mi := &file_cluster_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4298,7 +4400,7 @@ func (x *ListUserTokensReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListUserTokensReply.ProtoReflect.Descriptor instead.
 func (*ListUserTokensReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{50}
+	return file_cluster_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ListUserTokensReply) GetTokens() []*UserTokenInfo {
@@ -4328,7 +4430,7 @@ type RevokeUserTokensRequest struct {
 
 func (x *RevokeUserTokensRequest) Reset() {
 	*x = RevokeUserTokensRequest{}
-	mi := &file_cluster_proto_msgTypes[51]
+	mi := &file_cluster_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4341,7 +4443,7 @@ func (*RevokeUserTokensRequest) ProtoMessage() {}
 
 func (x *RevokeUserTokensRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[51]
+	mi := &file_cluster_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4355,7 +4457,7 @@ func (x *RevokeUserTokensRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use RevokeUserTokensRequest.ProtoReflect.Descriptor instead.
 func (*RevokeUserTokensRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{51}
+	return file_cluster_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *RevokeUserTokensRequest) GetIds() []string {
@@ -4388,7 +4490,7 @@ type RevokeUserTokensReply struct {
 
 func (x *RevokeUserTokensReply) Reset() {
 	*x = RevokeUserTokensReply{}
-	mi := &file_cluster_proto_msgTypes[52]
+	mi := &file_cluster_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4401,7 +4503,7 @@ func (*RevokeUserTokensReply) ProtoMessage() {}
 
 func (x *RevokeUserTokensReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[52]
+	mi := &file_cluster_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4415,7 +4517,7 @@ func (x *RevokeUserTokensReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use RevokeUserTokensReply.ProtoReflect.Descriptor instead.
 func (*RevokeUserTokensReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{52}
+	return file_cluster_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *RevokeUserTokensReply) GetTokens() []*UserTokenInfo {
@@ -4443,7 +4545,7 @@ type PolicyChangeRequest struct {
 
 func (x *PolicyChangeRequest) Reset() {
 	*x = PolicyChangeRequest{}
-	mi := &file_cluster_proto_msgTypes[53]
+	mi := &file_cluster_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4456,7 +4558,7 @@ func (*PolicyChangeRequest) ProtoMessage() {}
 
 func (x *PolicyChangeRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[53]
+	mi := &file_cluster_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4470,7 +4572,7 @@ func (x *PolicyChangeRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PolicyChangeRequest.ProtoReflect.Descriptor instead.
 func (*PolicyChangeRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{53}
+	return file_cluster_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *PolicyChangeRequest) GetVerb() PolicyChangeRequest_Verb {
@@ -4538,7 +4640,7 @@ type PolicyChangeReply struct {
 
 func (x *PolicyChangeReply) Reset() {
 	*x = PolicyChangeReply{}
-	mi := &file_cluster_proto_msgTypes[54]
+	mi := &file_cluster_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4551,7 +4653,7 @@ func (*PolicyChangeReply) ProtoMessage() {}
 
 func (x *PolicyChangeReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[54]
+	mi := &file_cluster_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4565,7 +4667,7 @@ func (x *PolicyChangeReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PolicyChangeReply.ProtoReflect.Descriptor instead.
 func (*PolicyChangeReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{54}
+	return file_cluster_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *PolicyChangeReply) GetChanged() []string {
@@ -4585,7 +4687,7 @@ type PolicyRequest struct {
 
 func (x *PolicyRequest) Reset() {
 	*x = PolicyRequest{}
-	mi := &file_cluster_proto_msgTypes[55]
+	mi := &file_cluster_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4598,7 +4700,7 @@ func (*PolicyRequest) ProtoMessage() {}
 
 func (x *PolicyRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[55]
+	mi := &file_cluster_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4612,7 +4714,7 @@ func (x *PolicyRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PolicyRequest.ProtoReflect.Descriptor instead.
 func (*PolicyRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{55}
+	return file_cluster_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *PolicyRequest) GetDump() bool {
@@ -4647,7 +4749,7 @@ type PolicyReply struct {
 
 func (x *PolicyReply) Reset() {
 	*x = PolicyReply{}
-	mi := &file_cluster_proto_msgTypes[56]
+	mi := &file_cluster_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4660,7 +4762,7 @@ func (*PolicyReply) ProtoMessage() {}
 
 func (x *PolicyReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[56]
+	mi := &file_cluster_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4674,7 +4776,7 @@ func (x *PolicyReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PolicyReply.ProtoReflect.Descriptor instead.
 func (*PolicyReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{56}
+	return file_cluster_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *PolicyReply) GetQos() []*Qos {
@@ -4760,7 +4862,7 @@ type KnownCluster struct {
 
 func (x *KnownCluster) Reset() {
 	*x = KnownCluster{}
-	mi := &file_cluster_proto_msgTypes[57]
+	mi := &file_cluster_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4773,7 +4875,7 @@ func (*KnownCluster) ProtoMessage() {}
 
 func (x *KnownCluster) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[57]
+	mi := &file_cluster_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4787,7 +4889,7 @@ func (x *KnownCluster) ProtoReflect() protoreflect.Message {
 // Deprecated: Use KnownCluster.ProtoReflect.Descriptor instead.
 func (*KnownCluster) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{57}
+	return file_cluster_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *KnownCluster) GetName() string {
@@ -4832,7 +4934,7 @@ type LimitUsageReply struct {
 
 func (x *LimitUsageReply) Reset() {
 	*x = LimitUsageReply{}
-	mi := &file_cluster_proto_msgTypes[58]
+	mi := &file_cluster_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4845,7 +4947,7 @@ func (*LimitUsageReply) ProtoMessage() {}
 
 func (x *LimitUsageReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[58]
+	mi := &file_cluster_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4859,7 +4961,7 @@ func (x *LimitUsageReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use LimitUsageReply.ProtoReflect.Descriptor instead.
 func (*LimitUsageReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{58}
+	return file_cluster_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *LimitUsageReply) GetPolicy() *PolicyReply {
@@ -4892,7 +4994,7 @@ type OptionalInt struct {
 
 func (x *OptionalInt) Reset() {
 	*x = OptionalInt{}
-	mi := &file_cluster_proto_msgTypes[59]
+	mi := &file_cluster_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4905,7 +5007,7 @@ func (*OptionalInt) ProtoMessage() {}
 
 func (x *OptionalInt) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[59]
+	mi := &file_cluster_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4919,7 +5021,7 @@ func (x *OptionalInt) ProtoReflect() protoreflect.Message {
 // Deprecated: Use OptionalInt.ProtoReflect.Descriptor instead.
 func (*OptionalInt) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{59}
+	return file_cluster_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *OptionalInt) GetValue() int64 {
@@ -4972,7 +5074,7 @@ type Qos struct {
 
 func (x *Qos) Reset() {
 	*x = Qos{}
-	mi := &file_cluster_proto_msgTypes[60]
+	mi := &file_cluster_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4985,7 +5087,7 @@ func (*Qos) ProtoMessage() {}
 
 func (x *Qos) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[60]
+	mi := &file_cluster_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4999,7 +5101,7 @@ func (x *Qos) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Qos.ProtoReflect.Descriptor instead.
 func (*Qos) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{60}
+	return file_cluster_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Qos) GetId() uint32 {
@@ -5258,7 +5360,7 @@ type WcKey struct {
 
 func (x *WcKey) Reset() {
 	*x = WcKey{}
-	mi := &file_cluster_proto_msgTypes[61]
+	mi := &file_cluster_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5271,7 +5373,7 @@ func (*WcKey) ProtoMessage() {}
 
 func (x *WcKey) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[61]
+	mi := &file_cluster_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5285,7 +5387,7 @@ func (x *WcKey) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WcKey.ProtoReflect.Descriptor instead.
 func (*WcKey) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{61}
+	return file_cluster_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *WcKey) GetId() uint32 {
@@ -5327,7 +5429,7 @@ type Resource struct {
 
 func (x *Resource) Reset() {
 	*x = Resource{}
-	mi := &file_cluster_proto_msgTypes[62]
+	mi := &file_cluster_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5340,7 +5442,7 @@ func (*Resource) ProtoMessage() {}
 
 func (x *Resource) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[62]
+	mi := &file_cluster_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5354,7 +5456,7 @@ func (x *Resource) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Resource.ProtoReflect.Descriptor instead.
 func (*Resource) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{62}
+	return file_cluster_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Resource) GetName() string {
@@ -5440,7 +5542,7 @@ type Account struct {
 
 func (x *Account) Reset() {
 	*x = Account{}
-	mi := &file_cluster_proto_msgTypes[63]
+	mi := &file_cluster_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5453,7 +5555,7 @@ func (*Account) ProtoMessage() {}
 
 func (x *Account) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[63]
+	mi := &file_cluster_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5467,7 +5569,7 @@ func (x *Account) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Account.ProtoReflect.Descriptor instead.
 func (*Account) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{63}
+	return file_cluster_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Account) GetName() string {
@@ -5517,7 +5619,7 @@ type AccountingUser struct {
 
 func (x *AccountingUser) Reset() {
 	*x = AccountingUser{}
-	mi := &file_cluster_proto_msgTypes[64]
+	mi := &file_cluster_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5530,7 +5632,7 @@ func (*AccountingUser) ProtoMessage() {}
 
 func (x *AccountingUser) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[64]
+	mi := &file_cluster_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5544,7 +5646,7 @@ func (x *AccountingUser) ProtoReflect() protoreflect.Message {
 // Deprecated: Use AccountingUser.ProtoReflect.Descriptor instead.
 func (*AccountingUser) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{64}
+	return file_cluster_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *AccountingUser) GetName() string {
@@ -5611,7 +5713,7 @@ type Association struct {
 
 func (x *Association) Reset() {
 	*x = Association{}
-	mi := &file_cluster_proto_msgTypes[65]
+	mi := &file_cluster_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5624,7 +5726,7 @@ func (*Association) ProtoMessage() {}
 
 func (x *Association) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[65]
+	mi := &file_cluster_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5638,7 +5740,7 @@ func (x *Association) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Association.ProtoReflect.Descriptor instead.
 func (*Association) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{65}
+	return file_cluster_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Association) GetId() uint32 {
@@ -5846,7 +5948,7 @@ type DiagRequest struct {
 
 func (x *DiagRequest) Reset() {
 	*x = DiagRequest{}
-	mi := &file_cluster_proto_msgTypes[66]
+	mi := &file_cluster_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5859,7 +5961,7 @@ func (*DiagRequest) ProtoMessage() {}
 
 func (x *DiagRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[66]
+	mi := &file_cluster_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5873,7 +5975,7 @@ func (x *DiagRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use DiagRequest.ProtoReflect.Descriptor instead.
 func (*DiagRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{66}
+	return file_cluster_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *DiagRequest) GetAnew() bool {
@@ -5895,7 +5997,7 @@ type CallFigure struct {
 
 func (x *CallFigure) Reset() {
 	*x = CallFigure{}
-	mi := &file_cluster_proto_msgTypes[67]
+	mi := &file_cluster_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5908,7 +6010,7 @@ func (*CallFigure) ProtoMessage() {}
 
 func (x *CallFigure) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[67]
+	mi := &file_cluster_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5922,7 +6024,7 @@ func (x *CallFigure) ProtoReflect() protoreflect.Message {
 // Deprecated: Use CallFigure.ProtoReflect.Descriptor instead.
 func (*CallFigure) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{67}
+	return file_cluster_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *CallFigure) GetName() string {
@@ -5982,7 +6084,7 @@ type DiagReply struct {
 
 func (x *DiagReply) Reset() {
 	*x = DiagReply{}
-	mi := &file_cluster_proto_msgTypes[68]
+	mi := &file_cluster_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5995,7 +6097,7 @@ func (*DiagReply) ProtoMessage() {}
 
 func (x *DiagReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[68]
+	mi := &file_cluster_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6009,7 +6111,7 @@ func (x *DiagReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use DiagReply.ProtoReflect.Descriptor instead.
 func (*DiagReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{68}
+	return file_cluster_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *DiagReply) GetNow() int64 {
@@ -6236,7 +6338,7 @@ type ReservationInfo struct {
 
 func (x *ReservationInfo) Reset() {
 	*x = ReservationInfo{}
-	mi := &file_cluster_proto_msgTypes[69]
+	mi := &file_cluster_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6249,7 +6351,7 @@ func (*ReservationInfo) ProtoMessage() {}
 
 func (x *ReservationInfo) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[69]
+	mi := &file_cluster_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6263,7 +6365,7 @@ func (x *ReservationInfo) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReservationInfo.ProtoReflect.Descriptor instead.
 func (*ReservationInfo) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{69}
+	return file_cluster_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *ReservationInfo) GetName() string {
@@ -6408,7 +6510,7 @@ type ReservationsRequest struct {
 
 func (x *ReservationsRequest) Reset() {
 	*x = ReservationsRequest{}
-	mi := &file_cluster_proto_msgTypes[70]
+	mi := &file_cluster_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6421,7 +6523,7 @@ func (*ReservationsRequest) ProtoMessage() {}
 
 func (x *ReservationsRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[70]
+	mi := &file_cluster_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6435,7 +6537,7 @@ func (x *ReservationsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReservationsRequest.ProtoReflect.Descriptor instead.
 func (*ReservationsRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{70}
+	return file_cluster_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *ReservationsRequest) GetMoment() *Moment {
@@ -6455,7 +6557,7 @@ type ReservationsReply struct {
 
 func (x *ReservationsReply) Reset() {
 	*x = ReservationsReply{}
-	mi := &file_cluster_proto_msgTypes[71]
+	mi := &file_cluster_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6468,7 +6570,7 @@ func (*ReservationsReply) ProtoMessage() {}
 
 func (x *ReservationsReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[71]
+	mi := &file_cluster_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6482,7 +6584,7 @@ func (x *ReservationsReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReservationsReply.ProtoReflect.Descriptor instead.
 func (*ReservationsReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{71}
+	return file_cluster_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ReservationsReply) GetReservations() []*ReservationInfo {
@@ -6510,7 +6612,7 @@ type ReservationChange struct {
 
 func (x *ReservationChange) Reset() {
 	*x = ReservationChange{}
-	mi := &file_cluster_proto_msgTypes[72]
+	mi := &file_cluster_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6523,7 +6625,7 @@ func (*ReservationChange) ProtoMessage() {}
 
 func (x *ReservationChange) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[72]
+	mi := &file_cluster_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6537,7 +6639,7 @@ func (x *ReservationChange) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReservationChange.ProtoReflect.Descriptor instead.
 func (*ReservationChange) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{72}
+	return file_cluster_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ReservationChange) GetVerb() ReservationChange_Verb {
@@ -6570,7 +6672,7 @@ type ReservationChangeReply struct {
 
 func (x *ReservationChangeReply) Reset() {
 	*x = ReservationChangeReply{}
-	mi := &file_cluster_proto_msgTypes[73]
+	mi := &file_cluster_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6583,7 +6685,7 @@ func (*ReservationChangeReply) ProtoMessage() {}
 
 func (x *ReservationChangeReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[73]
+	mi := &file_cluster_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6597,7 +6699,7 @@ func (x *ReservationChangeReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReservationChangeReply.ProtoReflect.Descriptor instead.
 func (*ReservationChangeReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{73}
+	return file_cluster_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *ReservationChangeReply) GetName() string {
@@ -6624,7 +6726,7 @@ type ForeignHold struct {
 
 func (x *ForeignHold) Reset() {
 	*x = ForeignHold{}
-	mi := &file_cluster_proto_msgTypes[74]
+	mi := &file_cluster_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6637,7 +6739,7 @@ func (*ForeignHold) ProtoMessage() {}
 
 func (x *ForeignHold) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[74]
+	mi := &file_cluster_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6651,7 +6753,7 @@ func (x *ForeignHold) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ForeignHold.ProtoReflect.Descriptor instead.
 func (*ForeignHold) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{74}
+	return file_cluster_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *ForeignHold) GetId() string {
@@ -6721,7 +6823,7 @@ type HeldGpu struct {
 
 func (x *HeldGpu) Reset() {
 	*x = HeldGpu{}
-	mi := &file_cluster_proto_msgTypes[75]
+	mi := &file_cluster_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6734,7 +6836,7 @@ func (*HeldGpu) ProtoMessage() {}
 
 func (x *HeldGpu) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[75]
+	mi := &file_cluster_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6748,7 +6850,7 @@ func (x *HeldGpu) ProtoReflect() protoreflect.Message {
 // Deprecated: Use HeldGpu.ProtoReflect.Descriptor instead.
 func (*HeldGpu) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{75}
+	return file_cluster_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *HeldGpu) GetUuid() string {
@@ -6788,7 +6890,7 @@ type HoldNodeRequest struct {
 
 func (x *HoldNodeRequest) Reset() {
 	*x = HoldNodeRequest{}
-	mi := &file_cluster_proto_msgTypes[76]
+	mi := &file_cluster_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6801,7 +6903,7 @@ func (*HoldNodeRequest) ProtoMessage() {}
 
 func (x *HoldNodeRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[76]
+	mi := &file_cluster_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6815,7 +6917,7 @@ func (x *HoldNodeRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use HoldNodeRequest.ProtoReflect.Descriptor instead.
 func (*HoldNodeRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{76}
+	return file_cluster_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *HoldNodeRequest) GetNode() string {
@@ -6864,7 +6966,7 @@ type HoldNodeReply struct {
 
 func (x *HoldNodeReply) Reset() {
 	*x = HoldNodeReply{}
-	mi := &file_cluster_proto_msgTypes[77]
+	mi := &file_cluster_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6877,7 +6979,7 @@ func (*HoldNodeReply) ProtoMessage() {}
 
 func (x *HoldNodeReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[77]
+	mi := &file_cluster_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6891,7 +6993,7 @@ func (x *HoldNodeReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use HoldNodeReply.ProtoReflect.Descriptor instead.
 func (*HoldNodeReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{77}
+	return file_cluster_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *HoldNodeReply) GetHold() *ForeignHold {
@@ -6927,7 +7029,7 @@ type ReleaseHoldRequest struct {
 
 func (x *ReleaseHoldRequest) Reset() {
 	*x = ReleaseHoldRequest{}
-	mi := &file_cluster_proto_msgTypes[78]
+	mi := &file_cluster_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6940,7 +7042,7 @@ func (*ReleaseHoldRequest) ProtoMessage() {}
 
 func (x *ReleaseHoldRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[78]
+	mi := &file_cluster_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6954,7 +7056,7 @@ func (x *ReleaseHoldRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReleaseHoldRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseHoldRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{78}
+	return file_cluster_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *ReleaseHoldRequest) GetNode() string {
@@ -6987,7 +7089,7 @@ type ReleaseHoldReply struct {
 
 func (x *ReleaseHoldReply) Reset() {
 	*x = ReleaseHoldReply{}
-	mi := &file_cluster_proto_msgTypes[79]
+	mi := &file_cluster_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7000,7 +7102,7 @@ func (*ReleaseHoldReply) ProtoMessage() {}
 
 func (x *ReleaseHoldReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[79]
+	mi := &file_cluster_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7014,7 +7116,7 @@ func (x *ReleaseHoldReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReleaseHoldReply.ProtoReflect.Descriptor instead.
 func (*ReleaseHoldReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{79}
+	return file_cluster_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *ReleaseHoldReply) GetSeq() uint64 {
@@ -7035,7 +7137,7 @@ type ListHoldsRequest struct {
 
 func (x *ListHoldsRequest) Reset() {
 	*x = ListHoldsRequest{}
-	mi := &file_cluster_proto_msgTypes[80]
+	mi := &file_cluster_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7048,7 +7150,7 @@ func (*ListHoldsRequest) ProtoMessage() {}
 
 func (x *ListHoldsRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[80]
+	mi := &file_cluster_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7062,7 +7164,7 @@ func (x *ListHoldsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListHoldsRequest.ProtoReflect.Descriptor instead.
 func (*ListHoldsRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{80}
+	return file_cluster_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *ListHoldsRequest) GetUnlessSeq() uint64 {
@@ -7083,7 +7185,7 @@ type ListHoldsReply struct {
 
 func (x *ListHoldsReply) Reset() {
 	*x = ListHoldsReply{}
-	mi := &file_cluster_proto_msgTypes[81]
+	mi := &file_cluster_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7096,7 +7198,7 @@ func (*ListHoldsReply) ProtoMessage() {}
 
 func (x *ListHoldsReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[81]
+	mi := &file_cluster_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7110,7 +7212,7 @@ func (x *ListHoldsReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListHoldsReply.ProtoReflect.Descriptor instead.
 func (*ListHoldsReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{81}
+	return file_cluster_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ListHoldsReply) GetSeq() uint64 {
@@ -7156,7 +7258,7 @@ type HeldNode struct {
 
 func (x *HeldNode) Reset() {
 	*x = HeldNode{}
-	mi := &file_cluster_proto_msgTypes[82]
+	mi := &file_cluster_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7169,7 +7271,7 @@ func (*HeldNode) ProtoMessage() {}
 
 func (x *HeldNode) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[82]
+	mi := &file_cluster_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7183,7 +7285,7 @@ func (x *HeldNode) ProtoReflect() protoreflect.Message {
 // Deprecated: Use HeldNode.ProtoReflect.Descriptor instead.
 func (*HeldNode) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{82}
+	return file_cluster_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *HeldNode) GetName() string {
@@ -7287,7 +7389,7 @@ type GpuCount struct {
 
 func (x *GpuCount) Reset() {
 	*x = GpuCount{}
-	mi := &file_cluster_proto_msgTypes[83]
+	mi := &file_cluster_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7300,7 +7402,7 @@ func (*GpuCount) ProtoMessage() {}
 
 func (x *GpuCount) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[83]
+	mi := &file_cluster_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7314,7 +7416,7 @@ func (x *GpuCount) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GpuCount.ProtoReflect.Descriptor instead.
 func (*GpuCount) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{83}
+	return file_cluster_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *GpuCount) GetType() string {
@@ -7341,7 +7443,7 @@ type NodeHoldsRequest struct {
 
 func (x *NodeHoldsRequest) Reset() {
 	*x = NodeHoldsRequest{}
-	mi := &file_cluster_proto_msgTypes[84]
+	mi := &file_cluster_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7354,7 +7456,7 @@ func (*NodeHoldsRequest) ProtoMessage() {}
 
 func (x *NodeHoldsRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[84]
+	mi := &file_cluster_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7368,7 +7470,7 @@ func (x *NodeHoldsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use NodeHoldsRequest.ProtoReflect.Descriptor instead.
 func (*NodeHoldsRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{84}
+	return file_cluster_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *NodeHoldsRequest) GetNode() string {
@@ -7387,7 +7489,7 @@ type NodeHoldsReply struct {
 
 func (x *NodeHoldsReply) Reset() {
 	*x = NodeHoldsReply{}
-	mi := &file_cluster_proto_msgTypes[85]
+	mi := &file_cluster_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7400,7 +7502,7 @@ func (*NodeHoldsReply) ProtoMessage() {}
 
 func (x *NodeHoldsReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[85]
+	mi := &file_cluster_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7414,7 +7516,7 @@ func (x *NodeHoldsReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use NodeHoldsReply.ProtoReflect.Descriptor instead.
 func (*NodeHoldsReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{85}
+	return file_cluster_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *NodeHoldsReply) GetHolds() []*ForeignHold {
@@ -7434,7 +7536,7 @@ type WatchHoldsRequest struct {
 
 func (x *WatchHoldsRequest) Reset() {
 	*x = WatchHoldsRequest{}
-	mi := &file_cluster_proto_msgTypes[86]
+	mi := &file_cluster_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7447,7 +7549,7 @@ func (*WatchHoldsRequest) ProtoMessage() {}
 
 func (x *WatchHoldsRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[86]
+	mi := &file_cluster_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7461,7 +7563,7 @@ func (x *WatchHoldsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WatchHoldsRequest.ProtoReflect.Descriptor instead.
 func (*WatchHoldsRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{86}
+	return file_cluster_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *WatchHoldsRequest) GetPods() bool {
@@ -7486,7 +7588,7 @@ type WatchHoldsReply struct {
 
 func (x *WatchHoldsReply) Reset() {
 	*x = WatchHoldsReply{}
-	mi := &file_cluster_proto_msgTypes[87]
+	mi := &file_cluster_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7499,7 +7601,7 @@ func (*WatchHoldsReply) ProtoMessage() {}
 
 func (x *WatchHoldsReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[87]
+	mi := &file_cluster_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7513,7 +7615,7 @@ func (x *WatchHoldsReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WatchHoldsReply.ProtoReflect.Descriptor instead.
 func (*WatchHoldsReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{87}
+	return file_cluster_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *WatchHoldsReply) GetSeq() uint64 {
@@ -7573,7 +7675,7 @@ type PodJob struct {
 
 func (x *PodJob) Reset() {
 	*x = PodJob{}
-	mi := &file_cluster_proto_msgTypes[88]
+	mi := &file_cluster_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7586,7 +7688,7 @@ func (*PodJob) ProtoMessage() {}
 
 func (x *PodJob) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[88]
+	mi := &file_cluster_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7600,7 +7702,7 @@ func (x *PodJob) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PodJob.ProtoReflect.Descriptor instead.
 func (*PodJob) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{88}
+	return file_cluster_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *PodJob) GetUid() uint64 {
@@ -7705,7 +7807,7 @@ type PodPlace struct {
 
 func (x *PodPlace) Reset() {
 	*x = PodPlace{}
-	mi := &file_cluster_proto_msgTypes[89]
+	mi := &file_cluster_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7718,7 +7820,7 @@ func (*PodPlace) ProtoMessage() {}
 
 func (x *PodPlace) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[89]
+	mi := &file_cluster_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7732,7 +7834,7 @@ func (x *PodPlace) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PodPlace.ProtoReflect.Descriptor instead.
 func (*PodPlace) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{89}
+	return file_cluster_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *PodPlace) GetPod() string {
@@ -7770,7 +7872,7 @@ type SubmitPodsRequest struct {
 
 func (x *SubmitPodsRequest) Reset() {
 	*x = SubmitPodsRequest{}
-	mi := &file_cluster_proto_msgTypes[90]
+	mi := &file_cluster_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7783,7 +7885,7 @@ func (*SubmitPodsRequest) ProtoMessage() {}
 
 func (x *SubmitPodsRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[90]
+	mi := &file_cluster_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7797,7 +7899,7 @@ func (x *SubmitPodsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SubmitPodsRequest.ProtoReflect.Descriptor instead.
 func (*SubmitPodsRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{90}
+	return file_cluster_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *SubmitPodsRequest) GetUser() string {
@@ -7832,7 +7934,7 @@ type SubmitPodsReply struct {
 
 func (x *SubmitPodsReply) Reset() {
 	*x = SubmitPodsReply{}
-	mi := &file_cluster_proto_msgTypes[91]
+	mi := &file_cluster_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7845,7 +7947,7 @@ func (*SubmitPodsReply) ProtoMessage() {}
 
 func (x *SubmitPodsReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[91]
+	mi := &file_cluster_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7859,7 +7961,7 @@ func (x *SubmitPodsReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SubmitPodsReply.ProtoReflect.Descriptor instead.
 func (*SubmitPodsReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{91}
+	return file_cluster_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *SubmitPodsReply) GetUid() uint64 {
@@ -7895,7 +7997,7 @@ type AdmitPodsRequest struct {
 
 func (x *AdmitPodsRequest) Reset() {
 	*x = AdmitPodsRequest{}
-	mi := &file_cluster_proto_msgTypes[92]
+	mi := &file_cluster_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7908,7 +8010,7 @@ func (*AdmitPodsRequest) ProtoMessage() {}
 
 func (x *AdmitPodsRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[92]
+	mi := &file_cluster_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7922,7 +8024,7 @@ func (x *AdmitPodsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use AdmitPodsRequest.ProtoReflect.Descriptor instead.
 func (*AdmitPodsRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{92}
+	return file_cluster_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *AdmitPodsRequest) GetUid() uint64 {
@@ -7955,7 +8057,7 @@ type AdmitPodsReply struct {
 
 func (x *AdmitPodsReply) Reset() {
 	*x = AdmitPodsReply{}
-	mi := &file_cluster_proto_msgTypes[93]
+	mi := &file_cluster_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7968,7 +8070,7 @@ func (*AdmitPodsReply) ProtoMessage() {}
 
 func (x *AdmitPodsReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[93]
+	mi := &file_cluster_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7982,7 +8084,7 @@ func (x *AdmitPodsReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use AdmitPodsReply.ProtoReflect.Descriptor instead.
 func (*AdmitPodsReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{93}
+	return file_cluster_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *AdmitPodsReply) GetSeq() uint64 {
@@ -8008,7 +8110,7 @@ type PodsOverRequest struct {
 
 func (x *PodsOverRequest) Reset() {
 	*x = PodsOverRequest{}
-	mi := &file_cluster_proto_msgTypes[94]
+	mi := &file_cluster_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8021,7 +8123,7 @@ func (*PodsOverRequest) ProtoMessage() {}
 
 func (x *PodsOverRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[94]
+	mi := &file_cluster_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8035,7 +8137,7 @@ func (x *PodsOverRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PodsOverRequest.ProtoReflect.Descriptor instead.
 func (*PodsOverRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{94}
+	return file_cluster_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *PodsOverRequest) GetUid() uint64 {
@@ -8093,7 +8195,7 @@ type PodsEnd struct {
 
 func (x *PodsEnd) Reset() {
 	*x = PodsEnd{}
-	mi := &file_cluster_proto_msgTypes[95]
+	mi := &file_cluster_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8106,7 +8208,7 @@ func (*PodsEnd) ProtoMessage() {}
 
 func (x *PodsEnd) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[95]
+	mi := &file_cluster_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8120,7 +8222,7 @@ func (x *PodsEnd) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PodsEnd.ProtoReflect.Descriptor instead.
 func (*PodsEnd) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{95}
+	return file_cluster_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *PodsEnd) GetStarted() int64 {
@@ -8167,7 +8269,7 @@ type PodsOverReply struct {
 
 func (x *PodsOverReply) Reset() {
 	*x = PodsOverReply{}
-	mi := &file_cluster_proto_msgTypes[96]
+	mi := &file_cluster_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8180,7 +8282,7 @@ func (*PodsOverReply) ProtoMessage() {}
 
 func (x *PodsOverReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[96]
+	mi := &file_cluster_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8194,7 +8296,7 @@ func (x *PodsOverReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PodsOverReply.ProtoReflect.Descriptor instead.
 func (*PodsOverReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{96}
+	return file_cluster_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *PodsOverReply) GetSeq() uint64 {
@@ -8230,7 +8332,7 @@ type EventsRequest struct {
 
 func (x *EventsRequest) Reset() {
 	*x = EventsRequest{}
-	mi := &file_cluster_proto_msgTypes[97]
+	mi := &file_cluster_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8243,7 +8345,7 @@ func (*EventsRequest) ProtoMessage() {}
 
 func (x *EventsRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[97]
+	mi := &file_cluster_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8257,7 +8359,7 @@ func (x *EventsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use EventsRequest.ProtoReflect.Descriptor instead.
 func (*EventsRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{97}
+	return file_cluster_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *EventsRequest) GetFromSeq() uint64 {
@@ -8351,7 +8453,7 @@ type EventsReply struct {
 
 func (x *EventsReply) Reset() {
 	*x = EventsReply{}
-	mi := &file_cluster_proto_msgTypes[98]
+	mi := &file_cluster_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8364,7 +8466,7 @@ func (*EventsReply) ProtoMessage() {}
 
 func (x *EventsReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[98]
+	mi := &file_cluster_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8378,7 +8480,7 @@ func (x *EventsReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use EventsReply.ProtoReflect.Descriptor instead.
 func (*EventsReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{98}
+	return file_cluster_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *EventsReply) GetEvents() []*EventInfo {
@@ -8439,7 +8541,7 @@ type EventInfo struct {
 
 func (x *EventInfo) Reset() {
 	*x = EventInfo{}
-	mi := &file_cluster_proto_msgTypes[99]
+	mi := &file_cluster_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8452,7 +8554,7 @@ func (*EventInfo) ProtoMessage() {}
 
 func (x *EventInfo) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[99]
+	mi := &file_cluster_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8466,7 +8568,7 @@ func (x *EventInfo) ProtoReflect() protoreflect.Message {
 // Deprecated: Use EventInfo.ProtoReflect.Descriptor instead.
 func (*EventInfo) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{99}
+	return file_cluster_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *EventInfo) GetSeq() uint64 {
@@ -8585,7 +8687,7 @@ type EventField struct {
 
 func (x *EventField) Reset() {
 	*x = EventField{}
-	mi := &file_cluster_proto_msgTypes[100]
+	mi := &file_cluster_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8598,7 +8700,7 @@ func (*EventField) ProtoMessage() {}
 
 func (x *EventField) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[100]
+	mi := &file_cluster_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8612,7 +8714,7 @@ func (x *EventField) ProtoReflect() protoreflect.Message {
 // Deprecated: Use EventField.ProtoReflect.Descriptor instead.
 func (*EventField) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{100}
+	return file_cluster_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *EventField) GetName() string {
@@ -8719,7 +8821,7 @@ type SupposeRequest struct {
 
 func (x *SupposeRequest) Reset() {
 	*x = SupposeRequest{}
-	mi := &file_cluster_proto_msgTypes[101]
+	mi := &file_cluster_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8732,7 +8834,7 @@ func (*SupposeRequest) ProtoMessage() {}
 
 func (x *SupposeRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[101]
+	mi := &file_cluster_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8746,7 +8848,7 @@ func (x *SupposeRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SupposeRequest.ProtoReflect.Descriptor instead.
 func (*SupposeRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{101}
+	return file_cluster_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *SupposeRequest) GetChanges() []*SupposedChange {
@@ -8777,7 +8879,7 @@ type SupposedChange struct {
 
 func (x *SupposedChange) Reset() {
 	*x = SupposedChange{}
-	mi := &file_cluster_proto_msgTypes[102]
+	mi := &file_cluster_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8790,7 +8892,7 @@ func (*SupposedChange) ProtoMessage() {}
 
 func (x *SupposedChange) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[102]
+	mi := &file_cluster_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8804,7 +8906,7 @@ func (x *SupposedChange) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SupposedChange.ProtoReflect.Descriptor instead.
 func (*SupposedChange) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{102}
+	return file_cluster_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *SupposedChange) GetChange() isSupposedChange_Change {
@@ -8964,7 +9066,7 @@ type AddedNodes struct {
 
 func (x *AddedNodes) Reset() {
 	*x = AddedNodes{}
-	mi := &file_cluster_proto_msgTypes[103]
+	mi := &file_cluster_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8977,7 +9079,7 @@ func (*AddedNodes) ProtoMessage() {}
 
 func (x *AddedNodes) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[103]
+	mi := &file_cluster_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8991,7 +9093,7 @@ func (x *AddedNodes) ProtoReflect() protoreflect.Message {
 // Deprecated: Use AddedNodes.ProtoReflect.Descriptor instead.
 func (*AddedNodes) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{103}
+	return file_cluster_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *AddedNodes) GetCount() int64 {
@@ -9026,7 +9128,7 @@ type SupposeReply struct {
 
 func (x *SupposeReply) Reset() {
 	*x = SupposeReply{}
-	mi := &file_cluster_proto_msgTypes[104]
+	mi := &file_cluster_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9039,7 +9141,7 @@ func (*SupposeReply) ProtoMessage() {}
 
 func (x *SupposeReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[104]
+	mi := &file_cluster_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9053,7 +9155,7 @@ func (x *SupposeReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SupposeReply.ProtoReflect.Descriptor instead.
 func (*SupposeReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{104}
+	return file_cluster_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *SupposeReply) GetNow() int64 {
@@ -9143,7 +9245,7 @@ type SupposedJob struct {
 
 func (x *SupposedJob) Reset() {
 	*x = SupposedJob{}
-	mi := &file_cluster_proto_msgTypes[105]
+	mi := &file_cluster_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9156,7 +9258,7 @@ func (*SupposedJob) ProtoMessage() {}
 
 func (x *SupposedJob) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[105]
+	mi := &file_cluster_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9170,7 +9272,7 @@ func (x *SupposedJob) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SupposedJob.ProtoReflect.Descriptor instead.
 func (*SupposedJob) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{105}
+	return file_cluster_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *SupposedJob) GetJob() string {
@@ -9242,7 +9344,7 @@ type Outlook struct {
 
 func (x *Outlook) Reset() {
 	*x = Outlook{}
-	mi := &file_cluster_proto_msgTypes[106]
+	mi := &file_cluster_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9255,7 +9357,7 @@ func (*Outlook) ProtoMessage() {}
 
 func (x *Outlook) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[106]
+	mi := &file_cluster_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9269,7 +9371,7 @@ func (x *Outlook) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Outlook.ProtoReflect.Descriptor instead.
 func (*Outlook) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{106}
+	return file_cluster_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *Outlook) GetStanding() Outlook_Standing {
@@ -9647,6 +9749,10 @@ const file_cluster_proto_rawDesc = "" +
 	"\x04runs\x18\x01 \x03(\tR\x04runs\x12\x14\n" +
 	"\x05grace\x18\x02 \x01(\x03R\x05grace\"<\n" +
 	"\x10KillOrphansReply\x12(\n" +
+	"\x04runs\x18\x01 \x03(\v2\x14.muster.v1.OrphanRunR\x04runs\")\n" +
+	"\x13AdoptOrphansRequest\x12\x12\n" +
+	"\x04runs\x18\x01 \x03(\tR\x04runs\"=\n" +
+	"\x11AdoptOrphansReply\x12(\n" +
 	"\x04runs\x18\x01 \x03(\v2\x14.muster.v1.OrphanRunR\x04runs\"^\n" +
 	"\x16CreateUserTokenRequest\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x1a\n" +
@@ -9657,7 +9763,7 @@ const file_cluster_proto_rawDesc = "" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12\x18\n" +
 	"\aexpires\x18\x03 \x01(\x03R\aexpires\"+\n" +
 	"\x15ListUserTokensRequest\x12\x12\n" +
-	"\x04user\x18\x01 \x01(\tR\x04user\"\xe4\x01\n" +
+	"\x04user\x18\x01 \x01(\tR\x04user\"\xfa\x01\n" +
 	"\rUserTokenInfo\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12\x10\n" +
@@ -9667,7 +9773,9 @@ const file_cluster_proto_rawDesc = "" +
 	"\tissued_by\x18\x06 \x01(\tR\bissuedBy\x12\x1b\n" +
 	"\tissued_on\x18\a \x01(\tR\bissuedOn\x12\x1b\n" +
 	"\tlast_used\x18\b \x01(\x03R\blastUsed\x12\x14\n" +
-	"\x05login\x18\t \x01(\tR\x05login\"Y\n" +
+	"\x05login\x18\t \x01(\tR\x05login\x12\x14\n" +
+	"\x05scope\x18\n" +
+	" \x01(\tR\x05scope\"Y\n" +
 	"\x13ListUserTokensReply\x120\n" +
 	"\x06tokens\x18\x01 \x03(\v2\x18.muster.v1.UserTokenInfoR\x06tokens\x12\x10\n" +
 	"\x03now\x18\x02 \x01(\x03R\x03now\"W\n" +
@@ -10131,7 +10239,7 @@ func file_cluster_proto_rawDescGZIP() []byte {
 }
 
 var file_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 107)
+var file_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 109)
 var file_cluster_proto_goTypes = []any{
 	(PolicyChangeRequest_Verb)(0),    // 0: muster.v1.PolicyChangeRequest.Verb
 	(ReservationChange_Verb)(0),      // 1: muster.v1.ReservationChange.Verb
@@ -10182,92 +10290,94 @@ var file_cluster_proto_goTypes = []any{
 	(*ListOrphansReply)(nil),         // 46: muster.v1.ListOrphansReply
 	(*KillOrphansRequest)(nil),       // 47: muster.v1.KillOrphansRequest
 	(*KillOrphansReply)(nil),         // 48: muster.v1.KillOrphansReply
-	(*CreateUserTokenRequest)(nil),   // 49: muster.v1.CreateUserTokenRequest
-	(*CreateUserTokenReply)(nil),     // 50: muster.v1.CreateUserTokenReply
-	(*ListUserTokensRequest)(nil),    // 51: muster.v1.ListUserTokensRequest
-	(*UserTokenInfo)(nil),            // 52: muster.v1.UserTokenInfo
-	(*ListUserTokensReply)(nil),      // 53: muster.v1.ListUserTokensReply
-	(*RevokeUserTokensRequest)(nil),  // 54: muster.v1.RevokeUserTokensRequest
-	(*RevokeUserTokensReply)(nil),    // 55: muster.v1.RevokeUserTokensReply
-	(*PolicyChangeRequest)(nil),      // 56: muster.v1.PolicyChangeRequest
-	(*PolicyChangeReply)(nil),        // 57: muster.v1.PolicyChangeReply
-	(*PolicyRequest)(nil),            // 58: muster.v1.PolicyRequest
-	(*PolicyReply)(nil),              // 59: muster.v1.PolicyReply
-	(*KnownCluster)(nil),             // 60: muster.v1.KnownCluster
-	(*LimitUsageReply)(nil),          // 61: muster.v1.LimitUsageReply
-	(*OptionalInt)(nil),              // 62: muster.v1.OptionalInt
-	(*Qos)(nil),                      // 63: muster.v1.Qos
-	(*WcKey)(nil),                    // 64: muster.v1.WcKey
-	(*Resource)(nil),                 // 65: muster.v1.Resource
-	(*Account)(nil),                  // 66: muster.v1.Account
-	(*AccountingUser)(nil),           // 67: muster.v1.AccountingUser
-	(*Association)(nil),              // 68: muster.v1.Association
-	(*DiagRequest)(nil),              // 69: muster.v1.DiagRequest
-	(*CallFigure)(nil),               // 70: muster.v1.CallFigure
-	(*DiagReply)(nil),                // 71: muster.v1.DiagReply
-	(*ReservationInfo)(nil),          // 72: muster.v1.ReservationInfo
-	(*ReservationsRequest)(nil),      // 73: muster.v1.ReservationsRequest
-	(*ReservationsReply)(nil),        // 74: muster.v1.ReservationsReply
-	(*ReservationChange)(nil),        // 75: muster.v1.ReservationChange
-	(*ReservationChangeReply)(nil),   // 76: muster.v1.ReservationChangeReply
-	(*ForeignHold)(nil),              // 77: muster.v1.ForeignHold
-	(*HeldGpu)(nil),                  // 78: muster.v1.HeldGpu
-	(*HoldNodeRequest)(nil),          // 79: muster.v1.HoldNodeRequest
-	(*HoldNodeReply)(nil),            // 80: muster.v1.HoldNodeReply
-	(*ReleaseHoldRequest)(nil),       // 81: muster.v1.ReleaseHoldRequest
-	(*ReleaseHoldReply)(nil),         // 82: muster.v1.ReleaseHoldReply
-	(*ListHoldsRequest)(nil),         // 83: muster.v1.ListHoldsRequest
-	(*ListHoldsReply)(nil),           // 84: muster.v1.ListHoldsReply
-	(*HeldNode)(nil),                 // 85: muster.v1.HeldNode
-	(*GpuCount)(nil),                 // 86: muster.v1.GpuCount
-	(*NodeHoldsRequest)(nil),         // 87: muster.v1.NodeHoldsRequest
-	(*NodeHoldsReply)(nil),           // 88: muster.v1.NodeHoldsReply
-	(*WatchHoldsRequest)(nil),        // 89: muster.v1.WatchHoldsRequest
-	(*WatchHoldsReply)(nil),          // 90: muster.v1.WatchHoldsReply
-	(*PodJob)(nil),                   // 91: muster.v1.PodJob
-	(*PodPlace)(nil),                 // 92: muster.v1.PodPlace
-	(*SubmitPodsRequest)(nil),        // 93: muster.v1.SubmitPodsRequest
-	(*SubmitPodsReply)(nil),          // 94: muster.v1.SubmitPodsReply
-	(*AdmitPodsRequest)(nil),         // 95: muster.v1.AdmitPodsRequest
-	(*AdmitPodsReply)(nil),           // 96: muster.v1.AdmitPodsReply
-	(*PodsOverRequest)(nil),          // 97: muster.v1.PodsOverRequest
-	(*PodsEnd)(nil),                  // 98: muster.v1.PodsEnd
-	(*PodsOverReply)(nil),            // 99: muster.v1.PodsOverReply
-	(*EventsRequest)(nil),            // 100: muster.v1.EventsRequest
-	(*EventsReply)(nil),              // 101: muster.v1.EventsReply
-	(*EventInfo)(nil),                // 102: muster.v1.EventInfo
-	(*EventField)(nil),               // 103: muster.v1.EventField
-	(*SupposeRequest)(nil),           // 104: muster.v1.SupposeRequest
-	(*SupposedChange)(nil),           // 105: muster.v1.SupposedChange
-	(*AddedNodes)(nil),               // 106: muster.v1.AddedNodes
-	(*SupposeReply)(nil),             // 107: muster.v1.SupposeReply
-	(*SupposedJob)(nil),              // 108: muster.v1.SupposedJob
-	(*Outlook)(nil),                  // 109: muster.v1.Outlook
-	(*Tres)(nil),                     // 110: muster.v1.Tres
-	(*GpuFault)(nil),                 // 111: muster.v1.GpuFault
-	(*Moment)(nil),                   // 112: muster.v1.Moment
-	(*SharesReply)(nil),              // 113: muster.v1.SharesReply
-	(*LimitUsage)(nil),               // 114: muster.v1.LimitUsage
-	(*NamedCount)(nil),               // 115: muster.v1.NamedCount
-	(*Count)(nil),                    // 116: muster.v1.Count
-	(*PodSet)(nil),                   // 117: muster.v1.PodSet
-	(*JobSpec)(nil),                  // 118: muster.v1.JobSpec
-	(*CancelRequest)(nil),            // 119: muster.v1.CancelRequest
-	(*ControlJobsRequest)(nil),       // 120: muster.v1.ControlJobsRequest
-	(*SubmitRequest)(nil),            // 121: muster.v1.SubmitRequest
-	(*Reason)(nil),                   // 122: muster.v1.Reason
+	(*AdoptOrphansRequest)(nil),      // 49: muster.v1.AdoptOrphansRequest
+	(*AdoptOrphansReply)(nil),        // 50: muster.v1.AdoptOrphansReply
+	(*CreateUserTokenRequest)(nil),   // 51: muster.v1.CreateUserTokenRequest
+	(*CreateUserTokenReply)(nil),     // 52: muster.v1.CreateUserTokenReply
+	(*ListUserTokensRequest)(nil),    // 53: muster.v1.ListUserTokensRequest
+	(*UserTokenInfo)(nil),            // 54: muster.v1.UserTokenInfo
+	(*ListUserTokensReply)(nil),      // 55: muster.v1.ListUserTokensReply
+	(*RevokeUserTokensRequest)(nil),  // 56: muster.v1.RevokeUserTokensRequest
+	(*RevokeUserTokensReply)(nil),    // 57: muster.v1.RevokeUserTokensReply
+	(*PolicyChangeRequest)(nil),      // 58: muster.v1.PolicyChangeRequest
+	(*PolicyChangeReply)(nil),        // 59: muster.v1.PolicyChangeReply
+	(*PolicyRequest)(nil),            // 60: muster.v1.PolicyRequest
+	(*PolicyReply)(nil),              // 61: muster.v1.PolicyReply
+	(*KnownCluster)(nil),             // 62: muster.v1.KnownCluster
+	(*LimitUsageReply)(nil),          // 63: muster.v1.LimitUsageReply
+	(*OptionalInt)(nil),              // 64: muster.v1.OptionalInt
+	(*Qos)(nil),                      // 65: muster.v1.Qos
+	(*WcKey)(nil),                    // 66: muster.v1.WcKey
+	(*Resource)(nil),                 // 67: muster.v1.Resource
+	(*Account)(nil),                  // 68: muster.v1.Account
+	(*AccountingUser)(nil),           // 69: muster.v1.AccountingUser
+	(*Association)(nil),              // 70: muster.v1.Association
+	(*DiagRequest)(nil),              // 71: muster.v1.DiagRequest
+	(*CallFigure)(nil),               // 72: muster.v1.CallFigure
+	(*DiagReply)(nil),                // 73: muster.v1.DiagReply
+	(*ReservationInfo)(nil),          // 74: muster.v1.ReservationInfo
+	(*ReservationsRequest)(nil),      // 75: muster.v1.ReservationsRequest
+	(*ReservationsReply)(nil),        // 76: muster.v1.ReservationsReply
+	(*ReservationChange)(nil),        // 77: muster.v1.ReservationChange
+	(*ReservationChangeReply)(nil),   // 78: muster.v1.ReservationChangeReply
+	(*ForeignHold)(nil),              // 79: muster.v1.ForeignHold
+	(*HeldGpu)(nil),                  // 80: muster.v1.HeldGpu
+	(*HoldNodeRequest)(nil),          // 81: muster.v1.HoldNodeRequest
+	(*HoldNodeReply)(nil),            // 82: muster.v1.HoldNodeReply
+	(*ReleaseHoldRequest)(nil),       // 83: muster.v1.ReleaseHoldRequest
+	(*ReleaseHoldReply)(nil),         // 84: muster.v1.ReleaseHoldReply
+	(*ListHoldsRequest)(nil),         // 85: muster.v1.ListHoldsRequest
+	(*ListHoldsReply)(nil),           // 86: muster.v1.ListHoldsReply
+	(*HeldNode)(nil),                 // 87: muster.v1.HeldNode
+	(*GpuCount)(nil),                 // 88: muster.v1.GpuCount
+	(*NodeHoldsRequest)(nil),         // 89: muster.v1.NodeHoldsRequest
+	(*NodeHoldsReply)(nil),           // 90: muster.v1.NodeHoldsReply
+	(*WatchHoldsRequest)(nil),        // 91: muster.v1.WatchHoldsRequest
+	(*WatchHoldsReply)(nil),          // 92: muster.v1.WatchHoldsReply
+	(*PodJob)(nil),                   // 93: muster.v1.PodJob
+	(*PodPlace)(nil),                 // 94: muster.v1.PodPlace
+	(*SubmitPodsRequest)(nil),        // 95: muster.v1.SubmitPodsRequest
+	(*SubmitPodsReply)(nil),          // 96: muster.v1.SubmitPodsReply
+	(*AdmitPodsRequest)(nil),         // 97: muster.v1.AdmitPodsRequest
+	(*AdmitPodsReply)(nil),           // 98: muster.v1.AdmitPodsReply
+	(*PodsOverRequest)(nil),          // 99: muster.v1.PodsOverRequest
+	(*PodsEnd)(nil),                  // 100: muster.v1.PodsEnd
+	(*PodsOverReply)(nil),            // 101: muster.v1.PodsOverReply
+	(*EventsRequest)(nil),            // 102: muster.v1.EventsRequest
+	(*EventsReply)(nil),              // 103: muster.v1.EventsReply
+	(*EventInfo)(nil),                // 104: muster.v1.EventInfo
+	(*EventField)(nil),               // 105: muster.v1.EventField
+	(*SupposeRequest)(nil),           // 106: muster.v1.SupposeRequest
+	(*SupposedChange)(nil),           // 107: muster.v1.SupposedChange
+	(*AddedNodes)(nil),               // 108: muster.v1.AddedNodes
+	(*SupposeReply)(nil),             // 109: muster.v1.SupposeReply
+	(*SupposedJob)(nil),              // 110: muster.v1.SupposedJob
+	(*Outlook)(nil),                  // 111: muster.v1.Outlook
+	(*Tres)(nil),                     // 112: muster.v1.Tres
+	(*GpuFault)(nil),                 // 113: muster.v1.GpuFault
+	(*Moment)(nil),                   // 114: muster.v1.Moment
+	(*SharesReply)(nil),              // 115: muster.v1.SharesReply
+	(*LimitUsage)(nil),               // 116: muster.v1.LimitUsage
+	(*NamedCount)(nil),               // 117: muster.v1.NamedCount
+	(*Count)(nil),                    // 118: muster.v1.Count
+	(*PodSet)(nil),                   // 119: muster.v1.PodSet
+	(*JobSpec)(nil),                  // 120: muster.v1.JobSpec
+	(*CancelRequest)(nil),            // 121: muster.v1.CancelRequest
+	(*ControlJobsRequest)(nil),       // 122: muster.v1.ControlJobsRequest
+	(*SubmitRequest)(nil),            // 123: muster.v1.SubmitRequest
+	(*Reason)(nil),                   // 124: muster.v1.Reason
 }
 var file_cluster_proto_depIdxs = []int32{
 	3,   // 0: muster.v1.NodeInfo.gpus:type_name -> muster.v1.GpuInfo
-	110, // 1: muster.v1.NodeInfo.cfg_tres:type_name -> muster.v1.Tres
-	110, // 2: muster.v1.NodeInfo.alloc_tres:type_name -> muster.v1.Tres
-	111, // 3: muster.v1.NodeInfo.gpu_faults:type_name -> muster.v1.GpuFault
-	77,  // 4: muster.v1.NodeInfo.holds:type_name -> muster.v1.ForeignHold
+	112, // 1: muster.v1.NodeInfo.cfg_tres:type_name -> muster.v1.Tres
+	112, // 2: muster.v1.NodeInfo.alloc_tres:type_name -> muster.v1.Tres
+	113, // 3: muster.v1.NodeInfo.gpu_faults:type_name -> muster.v1.GpuFault
+	79,  // 4: muster.v1.NodeInfo.holds:type_name -> muster.v1.ForeignHold
 	5,   // 5: muster.v1.NodeInfo.found:type_name -> muster.v1.NodeHardware
-	110, // 6: muster.v1.PartitionInfo.tres:type_name -> muster.v1.Tres
-	112, // 7: muster.v1.ListNodesRequest.moment:type_name -> muster.v1.Moment
+	112, // 6: muster.v1.PartitionInfo.tres:type_name -> muster.v1.Tres
+	114, // 7: muster.v1.ListNodesRequest.moment:type_name -> muster.v1.Moment
 	4,   // 8: muster.v1.ListNodesReply.nodes:type_name -> muster.v1.NodeInfo
-	112, // 9: muster.v1.ListPartitionsRequest.moment:type_name -> muster.v1.Moment
+	114, // 9: muster.v1.ListPartitionsRequest.moment:type_name -> muster.v1.Moment
 	6,   // 10: muster.v1.ListPartitionsReply.partitions:type_name -> muster.v1.PartitionInfo
 	17,  // 11: muster.v1.UpdateNodeRequest.set:type_name -> muster.v1.ConfigEntry
 	17,  // 12: muster.v1.PartitionChange.set:type_name -> muster.v1.ConfigEntry
@@ -10277,112 +10387,113 @@ var file_cluster_proto_depIdxs = []int32{
 	20,  // 16: muster.v1.GetConfigReply.topologies:type_name -> muster.v1.TopologyInfo
 	22,  // 17: muster.v1.TopologyInfo.switches:type_name -> muster.v1.SwitchInfo
 	21,  // 18: muster.v1.TopologyInfo.blocks:type_name -> muster.v1.BlockInfo
-	60,  // 19: muster.v1.PingReply.clusters:type_name -> muster.v1.KnownCluster
+	62,  // 19: muster.v1.PingReply.clusters:type_name -> muster.v1.KnownCluster
 	26,  // 20: muster.v1.ControllersReply.controllers:type_name -> muster.v1.ControllerInfo
 	36,  // 21: muster.v1.SetLogReply.log:type_name -> muster.v1.LogInfo
 	39,  // 22: muster.v1.ListHostsReply.hosts:type_name -> muster.v1.HostInfo
 	39,  // 23: muster.v1.RevokeHostReply.hosts:type_name -> muster.v1.HostInfo
 	44,  // 24: muster.v1.ListOrphansReply.runs:type_name -> muster.v1.OrphanRun
 	44,  // 25: muster.v1.KillOrphansReply.runs:type_name -> muster.v1.OrphanRun
-	52,  // 26: muster.v1.ListUserTokensReply.tokens:type_name -> muster.v1.UserTokenInfo
-	52,  // 27: muster.v1.RevokeUserTokensReply.tokens:type_name -> muster.v1.UserTokenInfo
-	0,   // 28: muster.v1.PolicyChangeRequest.verb:type_name -> muster.v1.PolicyChangeRequest.Verb
-	17,  // 29: muster.v1.PolicyChangeRequest.where:type_name -> muster.v1.ConfigEntry
-	17,  // 30: muster.v1.PolicyChangeRequest.set:type_name -> muster.v1.ConfigEntry
-	112, // 31: muster.v1.PolicyRequest.moment:type_name -> muster.v1.Moment
-	63,  // 32: muster.v1.PolicyReply.qos:type_name -> muster.v1.Qos
-	66,  // 33: muster.v1.PolicyReply.accounts:type_name -> muster.v1.Account
-	67,  // 34: muster.v1.PolicyReply.users:type_name -> muster.v1.AccountingUser
-	68,  // 35: muster.v1.PolicyReply.associations:type_name -> muster.v1.Association
-	64,  // 36: muster.v1.PolicyReply.wckeys:type_name -> muster.v1.WcKey
-	65,  // 37: muster.v1.PolicyReply.resources:type_name -> muster.v1.Resource
-	60,  // 38: muster.v1.PolicyReply.clusters:type_name -> muster.v1.KnownCluster
-	59,  // 39: muster.v1.LimitUsageReply.policy:type_name -> muster.v1.PolicyReply
-	113, // 40: muster.v1.LimitUsageReply.shares:type_name -> muster.v1.SharesReply
-	114, // 41: muster.v1.LimitUsageReply.usage:type_name -> muster.v1.LimitUsage
-	115, // 42: muster.v1.Qos.max_tres_per_job:type_name -> muster.v1.NamedCount
-	115, // 43: muster.v1.Qos.max_tres_per_node:type_name -> muster.v1.NamedCount
-	115, // 44: muster.v1.Qos.max_tres_per_user:type_name -> muster.v1.NamedCount
-	115, // 45: muster.v1.Qos.max_tres_per_account:type_name -> muster.v1.NamedCount
-	115, // 46: muster.v1.Qos.min_tres_per_job:type_name -> muster.v1.NamedCount
-	115, // 47: muster.v1.Qos.grp_tres:type_name -> muster.v1.NamedCount
-	115, // 48: muster.v1.Qos.grp_tres_mins:type_name -> muster.v1.NamedCount
-	115, // 49: muster.v1.Qos.grp_tres_run_mins:type_name -> muster.v1.NamedCount
-	62,  // 50: muster.v1.Qos.grp_jobs:type_name -> muster.v1.OptionalInt
-	62,  // 51: muster.v1.Qos.grp_submit_jobs:type_name -> muster.v1.OptionalInt
-	62,  // 52: muster.v1.Qos.max_jobs_per_user:type_name -> muster.v1.OptionalInt
-	62,  // 53: muster.v1.Qos.max_submit_per_user:type_name -> muster.v1.OptionalInt
-	62,  // 54: muster.v1.Qos.max_jobs_per_account:type_name -> muster.v1.OptionalInt
-	62,  // 55: muster.v1.Qos.max_submit_per_account:type_name -> muster.v1.OptionalInt
-	62,  // 56: muster.v1.Qos.min_prio:type_name -> muster.v1.OptionalInt
-	115, // 57: muster.v1.Qos.max_tres_mins:type_name -> muster.v1.NamedCount
-	115, // 58: muster.v1.Qos.max_run_mins_account:type_name -> muster.v1.NamedCount
-	115, // 59: muster.v1.Qos.max_run_mins_user:type_name -> muster.v1.NamedCount
-	62,  // 60: muster.v1.Qos.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
-	62,  // 61: muster.v1.Qos.max_accrue_per_user:type_name -> muster.v1.OptionalInt
-	62,  // 62: muster.v1.Qos.max_accrue_per_account:type_name -> muster.v1.OptionalInt
-	62,  // 63: muster.v1.Qos.usage_threshold:type_name -> muster.v1.OptionalInt
-	115, // 64: muster.v1.Association.max_tres_per_job:type_name -> muster.v1.NamedCount
-	115, // 65: muster.v1.Association.max_tres_per_node:type_name -> muster.v1.NamedCount
-	115, // 66: muster.v1.Association.max_tres_mins:type_name -> muster.v1.NamedCount
-	62,  // 67: muster.v1.Association.max_jobs:type_name -> muster.v1.OptionalInt
-	62,  // 68: muster.v1.Association.max_submit_jobs:type_name -> muster.v1.OptionalInt
-	115, // 69: muster.v1.Association.grp_tres:type_name -> muster.v1.NamedCount
-	115, // 70: muster.v1.Association.grp_tres_mins:type_name -> muster.v1.NamedCount
-	115, // 71: muster.v1.Association.grp_tres_run_mins:type_name -> muster.v1.NamedCount
-	62,  // 72: muster.v1.Association.grp_jobs:type_name -> muster.v1.OptionalInt
-	62,  // 73: muster.v1.Association.grp_submit_jobs:type_name -> muster.v1.OptionalInt
-	62,  // 74: muster.v1.Association.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
-	62,  // 75: muster.v1.Association.max_jobs_accrue:type_name -> muster.v1.OptionalInt
-	62,  // 76: muster.v1.Association.min_prio:type_name -> muster.v1.OptionalInt
-	115, // 77: muster.v1.Association.guaranteed_tres:type_name -> muster.v1.NamedCount
-	62,  // 78: muster.v1.Association.over_quota:type_name -> muster.v1.OptionalInt
-	17,  // 79: muster.v1.DiagReply.more:type_name -> muster.v1.ConfigEntry
-	70,  // 80: muster.v1.DiagReply.methods:type_name -> muster.v1.CallFigure
-	70,  // 81: muster.v1.DiagReply.callers:type_name -> muster.v1.CallFigure
-	110, // 82: muster.v1.ReservationInfo.tres:type_name -> muster.v1.Tres
-	116, // 83: muster.v1.ReservationInfo.licenses:type_name -> muster.v1.Count
-	112, // 84: muster.v1.ReservationsRequest.moment:type_name -> muster.v1.Moment
-	72,  // 85: muster.v1.ReservationsReply.reservations:type_name -> muster.v1.ReservationInfo
-	1,   // 86: muster.v1.ReservationChange.verb:type_name -> muster.v1.ReservationChange.Verb
-	17,  // 87: muster.v1.ReservationChange.set:type_name -> muster.v1.ConfigEntry
-	78,  // 88: muster.v1.ForeignHold.gpus:type_name -> muster.v1.HeldGpu
-	77,  // 89: muster.v1.HoldNodeRequest.hold:type_name -> muster.v1.ForeignHold
-	77,  // 90: muster.v1.HoldNodeReply.hold:type_name -> muster.v1.ForeignHold
-	85,  // 91: muster.v1.ListHoldsReply.nodes:type_name -> muster.v1.HeldNode
-	86,  // 92: muster.v1.HeldNode.free_gpus:type_name -> muster.v1.GpuCount
-	77,  // 93: muster.v1.HeldNode.holds:type_name -> muster.v1.ForeignHold
-	77,  // 94: muster.v1.NodeHoldsReply.holds:type_name -> muster.v1.ForeignHold
-	85,  // 95: muster.v1.WatchHoldsReply.nodes:type_name -> muster.v1.HeldNode
-	91,  // 96: muster.v1.WatchHoldsReply.jobs:type_name -> muster.v1.PodJob
-	117, // 97: muster.v1.PodJob.pods:type_name -> muster.v1.PodSet
-	92,  // 98: muster.v1.PodJob.places:type_name -> muster.v1.PodPlace
-	78,  // 99: muster.v1.PodPlace.gpus:type_name -> muster.v1.HeldGpu
-	118, // 100: muster.v1.SubmitPodsRequest.spec:type_name -> muster.v1.JobSpec
-	118, // 101: muster.v1.SubmitPodsRequest.rest:type_name -> muster.v1.JobSpec
-	98,  // 102: muster.v1.PodsOverRequest.ended:type_name -> muster.v1.PodsEnd
-	102, // 103: muster.v1.EventsReply.events:type_name -> muster.v1.EventInfo
-	103, // 104: muster.v1.EventInfo.fields:type_name -> muster.v1.EventField
-	105, // 105: muster.v1.SupposeRequest.changes:type_name -> muster.v1.SupposedChange
-	11,  // 106: muster.v1.SupposedChange.update_node:type_name -> muster.v1.UpdateNodeRequest
-	15,  // 107: muster.v1.SupposedChange.change_nodes:type_name -> muster.v1.NodeChange
-	13,  // 108: muster.v1.SupposedChange.change_partition:type_name -> muster.v1.PartitionChange
-	56,  // 109: muster.v1.SupposedChange.change_policy:type_name -> muster.v1.PolicyChangeRequest
-	75,  // 110: muster.v1.SupposedChange.change_reservation:type_name -> muster.v1.ReservationChange
-	119, // 111: muster.v1.SupposedChange.cancel:type_name -> muster.v1.CancelRequest
-	120, // 112: muster.v1.SupposedChange.control_jobs:type_name -> muster.v1.ControlJobsRequest
-	121, // 113: muster.v1.SupposedChange.submit:type_name -> muster.v1.SubmitRequest
-	106, // 114: muster.v1.SupposedChange.add_nodes:type_name -> muster.v1.AddedNodes
-	108, // 115: muster.v1.SupposeReply.jobs:type_name -> muster.v1.SupposedJob
-	109, // 116: muster.v1.SupposedJob.before:type_name -> muster.v1.Outlook
-	109, // 117: muster.v1.SupposedJob.after:type_name -> muster.v1.Outlook
-	2,   // 118: muster.v1.Outlook.standing:type_name -> muster.v1.Outlook.Standing
-	122, // 119: muster.v1.Outlook.reason:type_name -> muster.v1.Reason
-	120, // [120:120] is the sub-list for method output_type
-	120, // [120:120] is the sub-list for method input_type
-	120, // [120:120] is the sub-list for extension type_name
-	120, // [120:120] is the sub-list for extension extendee
-	0,   // [0:120] is the sub-list for field type_name
+	44,  // 26: muster.v1.AdoptOrphansReply.runs:type_name -> muster.v1.OrphanRun
+	54,  // 27: muster.v1.ListUserTokensReply.tokens:type_name -> muster.v1.UserTokenInfo
+	54,  // 28: muster.v1.RevokeUserTokensReply.tokens:type_name -> muster.v1.UserTokenInfo
+	0,   // 29: muster.v1.PolicyChangeRequest.verb:type_name -> muster.v1.PolicyChangeRequest.Verb
+	17,  // 30: muster.v1.PolicyChangeRequest.where:type_name -> muster.v1.ConfigEntry
+	17,  // 31: muster.v1.PolicyChangeRequest.set:type_name -> muster.v1.ConfigEntry
+	114, // 32: muster.v1.PolicyRequest.moment:type_name -> muster.v1.Moment
+	65,  // 33: muster.v1.PolicyReply.qos:type_name -> muster.v1.Qos
+	68,  // 34: muster.v1.PolicyReply.accounts:type_name -> muster.v1.Account
+	69,  // 35: muster.v1.PolicyReply.users:type_name -> muster.v1.AccountingUser
+	70,  // 36: muster.v1.PolicyReply.associations:type_name -> muster.v1.Association
+	66,  // 37: muster.v1.PolicyReply.wckeys:type_name -> muster.v1.WcKey
+	67,  // 38: muster.v1.PolicyReply.resources:type_name -> muster.v1.Resource
+	62,  // 39: muster.v1.PolicyReply.clusters:type_name -> muster.v1.KnownCluster
+	61,  // 40: muster.v1.LimitUsageReply.policy:type_name -> muster.v1.PolicyReply
+	115, // 41: muster.v1.LimitUsageReply.shares:type_name -> muster.v1.SharesReply
+	116, // 42: muster.v1.LimitUsageReply.usage:type_name -> muster.v1.LimitUsage
+	117, // 43: muster.v1.Qos.max_tres_per_job:type_name -> muster.v1.NamedCount
+	117, // 44: muster.v1.Qos.max_tres_per_node:type_name -> muster.v1.NamedCount
+	117, // 45: muster.v1.Qos.max_tres_per_user:type_name -> muster.v1.NamedCount
+	117, // 46: muster.v1.Qos.max_tres_per_account:type_name -> muster.v1.NamedCount
+	117, // 47: muster.v1.Qos.min_tres_per_job:type_name -> muster.v1.NamedCount
+	117, // 48: muster.v1.Qos.grp_tres:type_name -> muster.v1.NamedCount
+	117, // 49: muster.v1.Qos.grp_tres_mins:type_name -> muster.v1.NamedCount
+	117, // 50: muster.v1.Qos.grp_tres_run_mins:type_name -> muster.v1.NamedCount
+	64,  // 51: muster.v1.Qos.grp_jobs:type_name -> muster.v1.OptionalInt
+	64,  // 52: muster.v1.Qos.grp_submit_jobs:type_name -> muster.v1.OptionalInt
+	64,  // 53: muster.v1.Qos.max_jobs_per_user:type_name -> muster.v1.OptionalInt
+	64,  // 54: muster.v1.Qos.max_submit_per_user:type_name -> muster.v1.OptionalInt
+	64,  // 55: muster.v1.Qos.max_jobs_per_account:type_name -> muster.v1.OptionalInt
+	64,  // 56: muster.v1.Qos.max_submit_per_account:type_name -> muster.v1.OptionalInt
+	64,  // 57: muster.v1.Qos.min_prio:type_name -> muster.v1.OptionalInt
+	117, // 58: muster.v1.Qos.max_tres_mins:type_name -> muster.v1.NamedCount
+	117, // 59: muster.v1.Qos.max_run_mins_account:type_name -> muster.v1.NamedCount
+	117, // 60: muster.v1.Qos.max_run_mins_user:type_name -> muster.v1.NamedCount
+	64,  // 61: muster.v1.Qos.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
+	64,  // 62: muster.v1.Qos.max_accrue_per_user:type_name -> muster.v1.OptionalInt
+	64,  // 63: muster.v1.Qos.max_accrue_per_account:type_name -> muster.v1.OptionalInt
+	64,  // 64: muster.v1.Qos.usage_threshold:type_name -> muster.v1.OptionalInt
+	117, // 65: muster.v1.Association.max_tres_per_job:type_name -> muster.v1.NamedCount
+	117, // 66: muster.v1.Association.max_tres_per_node:type_name -> muster.v1.NamedCount
+	117, // 67: muster.v1.Association.max_tres_mins:type_name -> muster.v1.NamedCount
+	64,  // 68: muster.v1.Association.max_jobs:type_name -> muster.v1.OptionalInt
+	64,  // 69: muster.v1.Association.max_submit_jobs:type_name -> muster.v1.OptionalInt
+	117, // 70: muster.v1.Association.grp_tres:type_name -> muster.v1.NamedCount
+	117, // 71: muster.v1.Association.grp_tres_mins:type_name -> muster.v1.NamedCount
+	117, // 72: muster.v1.Association.grp_tres_run_mins:type_name -> muster.v1.NamedCount
+	64,  // 73: muster.v1.Association.grp_jobs:type_name -> muster.v1.OptionalInt
+	64,  // 74: muster.v1.Association.grp_submit_jobs:type_name -> muster.v1.OptionalInt
+	64,  // 75: muster.v1.Association.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
+	64,  // 76: muster.v1.Association.max_jobs_accrue:type_name -> muster.v1.OptionalInt
+	64,  // 77: muster.v1.Association.min_prio:type_name -> muster.v1.OptionalInt
+	117, // 78: muster.v1.Association.guaranteed_tres:type_name -> muster.v1.NamedCount
+	64,  // 79: muster.v1.Association.over_quota:type_name -> muster.v1.OptionalInt
+	17,  // 80: muster.v1.DiagReply.more:type_name -> muster.v1.ConfigEntry
+	72,  // 81: muster.v1.DiagReply.methods:type_name -> muster.v1.CallFigure
+	72,  // 82: muster.v1.DiagReply.callers:type_name -> muster.v1.CallFigure
+	112, // 83: muster.v1.ReservationInfo.tres:type_name -> muster.v1.Tres
+	118, // 84: muster.v1.ReservationInfo.licenses:type_name -> muster.v1.Count
+	114, // 85: muster.v1.ReservationsRequest.moment:type_name -> muster.v1.Moment
+	74,  // 86: muster.v1.ReservationsReply.reservations:type_name -> muster.v1.ReservationInfo
+	1,   // 87: muster.v1.ReservationChange.verb:type_name -> muster.v1.ReservationChange.Verb
+	17,  // 88: muster.v1.ReservationChange.set:type_name -> muster.v1.ConfigEntry
+	80,  // 89: muster.v1.ForeignHold.gpus:type_name -> muster.v1.HeldGpu
+	79,  // 90: muster.v1.HoldNodeRequest.hold:type_name -> muster.v1.ForeignHold
+	79,  // 91: muster.v1.HoldNodeReply.hold:type_name -> muster.v1.ForeignHold
+	87,  // 92: muster.v1.ListHoldsReply.nodes:type_name -> muster.v1.HeldNode
+	88,  // 93: muster.v1.HeldNode.free_gpus:type_name -> muster.v1.GpuCount
+	79,  // 94: muster.v1.HeldNode.holds:type_name -> muster.v1.ForeignHold
+	79,  // 95: muster.v1.NodeHoldsReply.holds:type_name -> muster.v1.ForeignHold
+	87,  // 96: muster.v1.WatchHoldsReply.nodes:type_name -> muster.v1.HeldNode
+	93,  // 97: muster.v1.WatchHoldsReply.jobs:type_name -> muster.v1.PodJob
+	119, // 98: muster.v1.PodJob.pods:type_name -> muster.v1.PodSet
+	94,  // 99: muster.v1.PodJob.places:type_name -> muster.v1.PodPlace
+	80,  // 100: muster.v1.PodPlace.gpus:type_name -> muster.v1.HeldGpu
+	120, // 101: muster.v1.SubmitPodsRequest.spec:type_name -> muster.v1.JobSpec
+	120, // 102: muster.v1.SubmitPodsRequest.rest:type_name -> muster.v1.JobSpec
+	100, // 103: muster.v1.PodsOverRequest.ended:type_name -> muster.v1.PodsEnd
+	104, // 104: muster.v1.EventsReply.events:type_name -> muster.v1.EventInfo
+	105, // 105: muster.v1.EventInfo.fields:type_name -> muster.v1.EventField
+	107, // 106: muster.v1.SupposeRequest.changes:type_name -> muster.v1.SupposedChange
+	11,  // 107: muster.v1.SupposedChange.update_node:type_name -> muster.v1.UpdateNodeRequest
+	15,  // 108: muster.v1.SupposedChange.change_nodes:type_name -> muster.v1.NodeChange
+	13,  // 109: muster.v1.SupposedChange.change_partition:type_name -> muster.v1.PartitionChange
+	58,  // 110: muster.v1.SupposedChange.change_policy:type_name -> muster.v1.PolicyChangeRequest
+	77,  // 111: muster.v1.SupposedChange.change_reservation:type_name -> muster.v1.ReservationChange
+	121, // 112: muster.v1.SupposedChange.cancel:type_name -> muster.v1.CancelRequest
+	122, // 113: muster.v1.SupposedChange.control_jobs:type_name -> muster.v1.ControlJobsRequest
+	123, // 114: muster.v1.SupposedChange.submit:type_name -> muster.v1.SubmitRequest
+	108, // 115: muster.v1.SupposedChange.add_nodes:type_name -> muster.v1.AddedNodes
+	110, // 116: muster.v1.SupposeReply.jobs:type_name -> muster.v1.SupposedJob
+	111, // 117: muster.v1.SupposedJob.before:type_name -> muster.v1.Outlook
+	111, // 118: muster.v1.SupposedJob.after:type_name -> muster.v1.Outlook
+	2,   // 119: muster.v1.Outlook.standing:type_name -> muster.v1.Outlook.Standing
+	124, // 120: muster.v1.Outlook.reason:type_name -> muster.v1.Reason
+	121, // [121:121] is the sub-list for method output_type
+	121, // [121:121] is the sub-list for method input_type
+	121, // [121:121] is the sub-list for extension type_name
+	121, // [121:121] is the sub-list for extension extendee
+	0,   // [0:121] is the sub-list for field type_name
 }
 
 // file_cluster_proto_init_once builds the descriptors at their first use.
@@ -10395,14 +10506,14 @@ func file_cluster_proto_init() {
 	file_job_proto_init_once()
 	file_policy_proto_init_once()
 	file_cluster_proto_msgTypes[31].OneofWrappers = []any{}
-	file_cluster_proto_msgTypes[100].OneofWrappers = []any{
+	file_cluster_proto_msgTypes[102].OneofWrappers = []any{
 		(*EventField_Text)(nil),
 		(*EventField_Number)(nil),
 		(*EventField_Time)(nil),
 		(*EventField_Span)(nil),
 		(*EventField_Yes)(nil),
 	}
-	file_cluster_proto_msgTypes[102].OneofWrappers = []any{
+	file_cluster_proto_msgTypes[104].OneofWrappers = []any{
 		(*SupposedChange_UpdateNode)(nil),
 		(*SupposedChange_ChangeNodes)(nil),
 		(*SupposedChange_ChangePartition)(nil),
@@ -10419,7 +10530,7 @@ func file_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cluster_proto_rawDesc), len(file_cluster_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   107,
+			NumMessages:   109,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

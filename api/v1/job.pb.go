@@ -156,7 +156,7 @@ func (x ControlJobsRequest_Verb) Number() protoreflect.EnumNumber {
 // Deprecated: Use ControlJobsRequest_Verb.Descriptor instead.
 func (ControlJobsRequest_Verb) EnumDescriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{44, 0}
+	return file_job_proto_rawDescGZIP(), []int{45, 0}
 }
 
 // Count is an amount of a GRES or a licence.
@@ -520,6 +520,7 @@ type JobSpec struct {
 	Container        *Container             `protobuf:"bytes,164,opt,name=container,proto3" json:"container,omitempty"`                         // of the batch script
 	Cron             string                 `protobuf:"bytes,165,opt,name=cron,proto3" json:"cron,omitempty"`                                   // the time of its line in a crontab; set by the controller
 	Pods             *PodSet                `protobuf:"bytes,166,opt,name=pods,proto3" json:"pods,omitempty"`                                   // of which it consists, where kubelets run it; only SubmitPods sets it
+	X11              string                 `protobuf:"bytes,167,opt,name=x11,proto3" json:"x11,omitempty"`                                     // where programs reach the submitter's display: all, batch, first, last
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -1207,6 +1208,13 @@ func (x *JobSpec) GetPods() *PodSet {
 	return nil
 }
 
+func (x *JobSpec) GetX11() string {
+	if x != nil {
+		return x.X11
+	}
+	return ""
+}
+
 // PodSet is the pods of a job, in the order of its tasks.
 type PodSet struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1619,8 +1627,9 @@ type SubmitRequest struct {
 	// request is a random number by which the client knows this submission, 0 = none;
 	// again tells that it was sent before and its answer was lost: if the ledger has
 	// a job of this user with the number, that is the answer.
-	Request       uint64 `protobuf:"fixed64,31,opt,name=request,proto3" json:"request,omitempty"`
-	Again         bool   `protobuf:"varint,32,opt,name=again,proto3" json:"again,omitempty"`
+	Request       uint64    `protobuf:"fixed64,31,opt,name=request,proto3" json:"request,omitempty"`
+	Again         bool      `protobuf:"varint,32,opt,name=again,proto3" json:"again,omitempty"`
+	Owner         *JobOwner `protobuf:"bytes,33,opt,name=owner,proto3" json:"owner,omitempty"` // not set: the caller
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1713,6 +1722,68 @@ func (x *SubmitRequest) GetAgain() bool {
 	return false
 }
 
+func (x *SubmitRequest) GetOwner() *JobOwner {
+	if x != nil {
+		return x.Owner
+	}
+	return nil
+}
+
+// JobOwner is whom an administrator submits a job for.
+type JobOwner struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`      // empty: the caller
+	Gid           *uint32                `protobuf:"varint,2,opt,name=gid,proto3,oneof" json:"gid,omitempty"` // not set: the user's own group
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JobOwner) Reset() {
+	*x = JobOwner{}
+	mi := &file_job_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JobOwner) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JobOwner) ProtoMessage() {}
+
+func (x *JobOwner) ProtoReflect() protoreflect.Message {
+	file_job_proto_init_once()
+	mi := &file_job_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JobOwner.ProtoReflect.Descriptor instead.
+func (*JobOwner) Descriptor() ([]byte, []int) {
+	file_job_proto_init_once()
+	return file_job_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *JobOwner) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *JobOwner) GetGid() uint32 {
+	if x != nil && x.Gid != nil {
+		return *x.Gid
+	}
+	return 0
+}
+
 type SubmitReply struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
 	Uid              uint64                 `protobuf:"varint,1,opt,name=uid,proto3" json:"uid,omitempty"`
@@ -1730,7 +1801,7 @@ type SubmitReply struct {
 
 func (x *SubmitReply) Reset() {
 	*x = SubmitReply{}
-	mi := &file_job_proto_msgTypes[12]
+	mi := &file_job_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1743,7 +1814,7 @@ func (*SubmitReply) ProtoMessage() {}
 
 func (x *SubmitReply) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[12]
+	mi := &file_job_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1757,7 +1828,7 @@ func (x *SubmitReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SubmitReply.ProtoReflect.Descriptor instead.
 func (*SubmitReply) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{12}
+	return file_job_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SubmitReply) GetUid() uint64 {
@@ -1834,7 +1905,7 @@ type LoginShell struct {
 
 func (x *LoginShell) Reset() {
 	*x = LoginShell{}
-	mi := &file_job_proto_msgTypes[13]
+	mi := &file_job_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1847,7 +1918,7 @@ func (*LoginShell) ProtoMessage() {}
 
 func (x *LoginShell) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[13]
+	mi := &file_job_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1861,7 +1932,7 @@ func (x *LoginShell) ProtoReflect() protoreflect.Message {
 // Deprecated: Use LoginShell.ProtoReflect.Descriptor instead.
 func (*LoginShell) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{13}
+	return file_job_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *LoginShell) GetTimeout() int64 {
@@ -1898,7 +1969,7 @@ type TypedCommand struct {
 
 func (x *TypedCommand) Reset() {
 	*x = TypedCommand{}
-	mi := &file_job_proto_msgTypes[14]
+	mi := &file_job_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1911,7 +1982,7 @@ func (*TypedCommand) ProtoMessage() {}
 
 func (x *TypedCommand) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[14]
+	mi := &file_job_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1925,7 +1996,7 @@ func (x *TypedCommand) ProtoReflect() protoreflect.Message {
 // Deprecated: Use TypedCommand.ProtoReflect.Descriptor instead.
 func (*TypedCommand) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{14}
+	return file_job_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *TypedCommand) GetArgs() []byte {
@@ -2011,7 +2082,7 @@ type TypedAnswer struct {
 
 func (x *TypedAnswer) Reset() {
 	*x = TypedAnswer{}
-	mi := &file_job_proto_msgTypes[15]
+	mi := &file_job_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2024,7 +2095,7 @@ func (*TypedAnswer) ProtoMessage() {}
 
 func (x *TypedAnswer) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[15]
+	mi := &file_job_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2038,7 +2109,7 @@ func (x *TypedAnswer) ProtoReflect() protoreflect.Message {
 // Deprecated: Use TypedAnswer.ProtoReflect.Descriptor instead.
 func (*TypedAnswer) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{15}
+	return file_job_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *TypedAnswer) GetHome() bool {
@@ -2083,7 +2154,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_job_proto_msgTypes[16]
+	mi := &file_job_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2096,7 +2167,7 @@ func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[16]
+	mi := &file_job_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2110,7 +2181,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{16}
+	return file_job_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Error) GetCode() int32 {
@@ -2165,7 +2236,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_job_proto_msgTypes[17]
+	mi := &file_job_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2178,7 +2249,7 @@ func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[17]
+	mi := &file_job_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2192,7 +2263,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{17}
+	return file_job_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Reason) GetCode() string {
@@ -2269,7 +2340,7 @@ type GpuRef struct {
 
 func (x *GpuRef) Reset() {
 	*x = GpuRef{}
-	mi := &file_job_proto_msgTypes[18]
+	mi := &file_job_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2282,7 +2353,7 @@ func (*GpuRef) ProtoMessage() {}
 
 func (x *GpuRef) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[18]
+	mi := &file_job_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2296,7 +2367,7 @@ func (x *GpuRef) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GpuRef.ProtoReflect.Descriptor instead.
 func (*GpuRef) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{18}
+	return file_job_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GpuRef) GetUuid() string {
@@ -2335,7 +2406,7 @@ type GpuShare struct {
 
 func (x *GpuShare) Reset() {
 	*x = GpuShare{}
-	mi := &file_job_proto_msgTypes[19]
+	mi := &file_job_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2348,7 +2419,7 @@ func (*GpuShare) ProtoMessage() {}
 
 func (x *GpuShare) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[19]
+	mi := &file_job_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2362,7 +2433,7 @@ func (x *GpuShare) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GpuShare.ProtoReflect.Descriptor instead.
 func (*GpuShare) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{19}
+	return file_job_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GpuShare) GetUuid() string {
@@ -2424,7 +2495,7 @@ type NodeAlloc struct {
 
 func (x *NodeAlloc) Reset() {
 	*x = NodeAlloc{}
-	mi := &file_job_proto_msgTypes[20]
+	mi := &file_job_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2437,7 +2508,7 @@ func (*NodeAlloc) ProtoMessage() {}
 
 func (x *NodeAlloc) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[20]
+	mi := &file_job_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2451,7 +2522,7 @@ func (x *NodeAlloc) ProtoReflect() protoreflect.Message {
 // Deprecated: Use NodeAlloc.ProtoReflect.Descriptor instead.
 func (*NodeAlloc) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{20}
+	return file_job_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *NodeAlloc) GetName() string {
@@ -2590,7 +2661,7 @@ type JobInfo struct {
 
 func (x *JobInfo) Reset() {
 	*x = JobInfo{}
-	mi := &file_job_proto_msgTypes[21]
+	mi := &file_job_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2603,7 +2674,7 @@ func (*JobInfo) ProtoMessage() {}
 
 func (x *JobInfo) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[21]
+	mi := &file_job_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2617,7 +2688,7 @@ func (x *JobInfo) ProtoReflect() protoreflect.Message {
 // Deprecated: Use JobInfo.ProtoReflect.Descriptor instead.
 func (*JobInfo) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{21}
+	return file_job_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *JobInfo) GetUid() uint64 {
@@ -3090,7 +3161,7 @@ type StepInfo struct {
 
 func (x *StepInfo) Reset() {
 	*x = StepInfo{}
-	mi := &file_job_proto_msgTypes[22]
+	mi := &file_job_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3103,7 +3174,7 @@ func (*StepInfo) ProtoMessage() {}
 
 func (x *StepInfo) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[22]
+	mi := &file_job_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3117,7 +3188,7 @@ func (x *StepInfo) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StepInfo.ProtoReflect.Descriptor instead.
 func (*StepInfo) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{22}
+	return file_job_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *StepInfo) GetStepId() int32 {
@@ -3238,7 +3309,7 @@ type JobFilter struct {
 
 func (x *JobFilter) Reset() {
 	*x = JobFilter{}
-	mi := &file_job_proto_msgTypes[23]
+	mi := &file_job_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3251,7 +3322,7 @@ func (*JobFilter) ProtoMessage() {}
 
 func (x *JobFilter) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[23]
+	mi := &file_job_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3265,7 +3336,7 @@ func (x *JobFilter) ProtoReflect() protoreflect.Message {
 // Deprecated: Use JobFilter.ProtoReflect.Descriptor instead.
 func (*JobFilter) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{23}
+	return file_job_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *JobFilter) GetJobs() []string {
@@ -3357,7 +3428,7 @@ type Moment struct {
 
 func (x *Moment) Reset() {
 	*x = Moment{}
-	mi := &file_job_proto_msgTypes[24]
+	mi := &file_job_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3370,7 +3441,7 @@ func (*Moment) ProtoMessage() {}
 
 func (x *Moment) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[24]
+	mi := &file_job_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3384,7 +3455,7 @@ func (x *Moment) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Moment.ProtoReflect.Descriptor instead.
 func (*Moment) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{24}
+	return file_job_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Moment) GetAt() int64 {
@@ -3412,7 +3483,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_job_proto_msgTypes[25]
+	mi := &file_job_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3425,7 +3496,7 @@ func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[25]
+	mi := &file_job_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3439,7 +3510,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{25}
+	return file_job_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListJobsRequest) GetFilter() *JobFilter {
@@ -3475,7 +3546,7 @@ type ListJobsReply struct {
 
 func (x *ListJobsReply) Reset() {
 	*x = ListJobsReply{}
-	mi := &file_job_proto_msgTypes[26]
+	mi := &file_job_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3488,7 +3559,7 @@ func (*ListJobsReply) ProtoMessage() {}
 
 func (x *ListJobsReply) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[26]
+	mi := &file_job_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3502,7 +3573,7 @@ func (x *ListJobsReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListJobsReply.ProtoReflect.Descriptor instead.
 func (*ListJobsReply) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{26}
+	return file_job_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListJobsReply) GetJobs() []*JobInfo {
@@ -3548,7 +3619,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_job_proto_msgTypes[27]
+	mi := &file_job_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3561,7 +3632,7 @@ func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[27]
+	mi := &file_job_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3575,7 +3646,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{27}
+	return file_job_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *CancelRequest) GetFilter() *JobFilter {
@@ -3642,7 +3713,7 @@ type CrontabLine struct {
 
 func (x *CrontabLine) Reset() {
 	*x = CrontabLine{}
-	mi := &file_job_proto_msgTypes[28]
+	mi := &file_job_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3655,7 +3726,7 @@ func (*CrontabLine) ProtoMessage() {}
 
 func (x *CrontabLine) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[28]
+	mi := &file_job_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3669,7 +3740,7 @@ func (x *CrontabLine) ProtoReflect() protoreflect.Message {
 // Deprecated: Use CrontabLine.ProtoReflect.Descriptor instead.
 func (*CrontabLine) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{28}
+	return file_job_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *CrontabLine) GetWhen() string {
@@ -3726,7 +3797,7 @@ type PutCrontabRequest struct {
 
 func (x *PutCrontabRequest) Reset() {
 	*x = PutCrontabRequest{}
-	mi := &file_job_proto_msgTypes[29]
+	mi := &file_job_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3739,7 +3810,7 @@ func (*PutCrontabRequest) ProtoMessage() {}
 
 func (x *PutCrontabRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[29]
+	mi := &file_job_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3753,7 +3824,7 @@ func (x *PutCrontabRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PutCrontabRequest.ProtoReflect.Descriptor instead.
 func (*PutCrontabRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{29}
+	return file_job_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *PutCrontabRequest) GetUser() string {
@@ -3786,7 +3857,7 @@ type PutCrontabReply struct {
 
 func (x *PutCrontabReply) Reset() {
 	*x = PutCrontabReply{}
-	mi := &file_job_proto_msgTypes[30]
+	mi := &file_job_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3799,7 +3870,7 @@ func (*PutCrontabReply) ProtoMessage() {}
 
 func (x *PutCrontabReply) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[30]
+	mi := &file_job_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3813,7 +3884,7 @@ func (x *PutCrontabReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PutCrontabReply.ProtoReflect.Descriptor instead.
 func (*PutCrontabReply) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{30}
+	return file_job_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *PutCrontabReply) GetJobIds() []uint32 {
@@ -3831,7 +3902,7 @@ type GetCliFilterRequest struct {
 
 func (x *GetCliFilterRequest) Reset() {
 	*x = GetCliFilterRequest{}
-	mi := &file_job_proto_msgTypes[31]
+	mi := &file_job_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3844,7 +3915,7 @@ func (*GetCliFilterRequest) ProtoMessage() {}
 
 func (x *GetCliFilterRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[31]
+	mi := &file_job_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3858,7 +3929,7 @@ func (x *GetCliFilterRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GetCliFilterRequest.ProtoReflect.Descriptor instead.
 func (*GetCliFilterRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{31}
+	return file_job_proto_rawDescGZIP(), []int{32}
 }
 
 // GetCliFilterReply is the site's cli_filter.lua; empty where there is none.
@@ -3872,7 +3943,7 @@ type GetCliFilterReply struct {
 
 func (x *GetCliFilterReply) Reset() {
 	*x = GetCliFilterReply{}
-	mi := &file_job_proto_msgTypes[32]
+	mi := &file_job_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3885,7 +3956,7 @@ func (*GetCliFilterReply) ProtoMessage() {}
 
 func (x *GetCliFilterReply) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[32]
+	mi := &file_job_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3899,7 +3970,7 @@ func (x *GetCliFilterReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GetCliFilterReply.ProtoReflect.Descriptor instead.
 func (*GetCliFilterReply) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{32}
+	return file_job_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *GetCliFilterReply) GetPath() string {
@@ -3925,7 +3996,7 @@ type GetCrontabRequest struct {
 
 func (x *GetCrontabRequest) Reset() {
 	*x = GetCrontabRequest{}
-	mi := &file_job_proto_msgTypes[33]
+	mi := &file_job_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3938,7 +4009,7 @@ func (*GetCrontabRequest) ProtoMessage() {}
 
 func (x *GetCrontabRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[33]
+	mi := &file_job_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3952,7 +4023,7 @@ func (x *GetCrontabRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GetCrontabRequest.ProtoReflect.Descriptor instead.
 func (*GetCrontabRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{33}
+	return file_job_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *GetCrontabRequest) GetUser() string {
@@ -3972,7 +4043,7 @@ type GetCrontabReply struct {
 
 func (x *GetCrontabReply) Reset() {
 	*x = GetCrontabReply{}
-	mi := &file_job_proto_msgTypes[34]
+	mi := &file_job_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3985,7 +4056,7 @@ func (*GetCrontabReply) ProtoMessage() {}
 
 func (x *GetCrontabReply) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[34]
+	mi := &file_job_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3999,7 +4070,7 @@ func (x *GetCrontabReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GetCrontabReply.ProtoReflect.Descriptor instead.
 func (*GetCrontabReply) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{34}
+	return file_job_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *GetCrontabReply) GetUser() string {
@@ -4034,7 +4105,7 @@ type TriggerInfo struct {
 
 func (x *TriggerInfo) Reset() {
 	*x = TriggerInfo{}
-	mi := &file_job_proto_msgTypes[35]
+	mi := &file_job_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4047,7 +4118,7 @@ func (*TriggerInfo) ProtoMessage() {}
 
 func (x *TriggerInfo) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[35]
+	mi := &file_job_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4061,7 +4132,7 @@ func (x *TriggerInfo) ProtoReflect() protoreflect.Message {
 // Deprecated: Use TriggerInfo.ProtoReflect.Descriptor instead.
 func (*TriggerInfo) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{35}
+	return file_job_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *TriggerInfo) GetId() uint32 {
@@ -4136,7 +4207,7 @@ type SetTriggersRequest struct {
 
 func (x *SetTriggersRequest) Reset() {
 	*x = SetTriggersRequest{}
-	mi := &file_job_proto_msgTypes[36]
+	mi := &file_job_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4149,7 +4220,7 @@ func (*SetTriggersRequest) ProtoMessage() {}
 
 func (x *SetTriggersRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[36]
+	mi := &file_job_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4163,7 +4234,7 @@ func (x *SetTriggersRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SetTriggersRequest.ProtoReflect.Descriptor instead.
 func (*SetTriggersRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{36}
+	return file_job_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *SetTriggersRequest) GetTriggers() []*TriggerInfo {
@@ -4182,7 +4253,7 @@ type SetTriggersReply struct {
 
 func (x *SetTriggersReply) Reset() {
 	*x = SetTriggersReply{}
-	mi := &file_job_proto_msgTypes[37]
+	mi := &file_job_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4195,7 +4266,7 @@ func (*SetTriggersReply) ProtoMessage() {}
 
 func (x *SetTriggersReply) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[37]
+	mi := &file_job_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4209,7 +4280,7 @@ func (x *SetTriggersReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SetTriggersReply.ProtoReflect.Descriptor instead.
 func (*SetTriggersReply) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{37}
+	return file_job_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *SetTriggersReply) GetIds() []uint32 {
@@ -4227,7 +4298,7 @@ type ListTriggersRequest struct {
 
 func (x *ListTriggersRequest) Reset() {
 	*x = ListTriggersRequest{}
-	mi := &file_job_proto_msgTypes[38]
+	mi := &file_job_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4240,7 +4311,7 @@ func (*ListTriggersRequest) ProtoMessage() {}
 
 func (x *ListTriggersRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[38]
+	mi := &file_job_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4254,7 +4325,7 @@ func (x *ListTriggersRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListTriggersRequest.ProtoReflect.Descriptor instead.
 func (*ListTriggersRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{38}
+	return file_job_proto_rawDescGZIP(), []int{39}
 }
 
 type ListTriggersReply struct {
@@ -4266,7 +4337,7 @@ type ListTriggersReply struct {
 
 func (x *ListTriggersReply) Reset() {
 	*x = ListTriggersReply{}
-	mi := &file_job_proto_msgTypes[39]
+	mi := &file_job_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4279,7 +4350,7 @@ func (*ListTriggersReply) ProtoMessage() {}
 
 func (x *ListTriggersReply) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[39]
+	mi := &file_job_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4293,7 +4364,7 @@ func (x *ListTriggersReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListTriggersReply.ProtoReflect.Descriptor instead.
 func (*ListTriggersReply) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{39}
+	return file_job_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ListTriggersReply) GetTriggers() []*TriggerInfo {
@@ -4312,7 +4383,7 @@ type ClearTriggersRequest struct {
 
 func (x *ClearTriggersRequest) Reset() {
 	*x = ClearTriggersRequest{}
-	mi := &file_job_proto_msgTypes[40]
+	mi := &file_job_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4325,7 +4396,7 @@ func (*ClearTriggersRequest) ProtoMessage() {}
 
 func (x *ClearTriggersRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[40]
+	mi := &file_job_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4339,7 +4410,7 @@ func (x *ClearTriggersRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ClearTriggersRequest.ProtoReflect.Descriptor instead.
 func (*ClearTriggersRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{40}
+	return file_job_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ClearTriggersRequest) GetIds() []uint32 {
@@ -4357,7 +4428,7 @@ type ClearTriggersReply struct {
 
 func (x *ClearTriggersReply) Reset() {
 	*x = ClearTriggersReply{}
-	mi := &file_job_proto_msgTypes[41]
+	mi := &file_job_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4370,7 +4441,7 @@ func (*ClearTriggersReply) ProtoMessage() {}
 
 func (x *ClearTriggersReply) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[41]
+	mi := &file_job_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4384,7 +4455,7 @@ func (x *ClearTriggersReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ClearTriggersReply.ProtoReflect.Descriptor instead.
 func (*ClearTriggersReply) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{41}
+	return file_job_proto_rawDescGZIP(), []int{42}
 }
 
 type JobResult struct {
@@ -4399,7 +4470,7 @@ type JobResult struct {
 
 func (x *JobResult) Reset() {
 	*x = JobResult{}
-	mi := &file_job_proto_msgTypes[42]
+	mi := &file_job_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4412,7 +4483,7 @@ func (*JobResult) ProtoMessage() {}
 
 func (x *JobResult) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[42]
+	mi := &file_job_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4426,7 +4497,7 @@ func (x *JobResult) ProtoReflect() protoreflect.Message {
 // Deprecated: Use JobResult.ProtoReflect.Descriptor instead.
 func (*JobResult) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{42}
+	return file_job_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *JobResult) GetJob() string {
@@ -4466,7 +4537,7 @@ type JobResults struct {
 
 func (x *JobResults) Reset() {
 	*x = JobResults{}
-	mi := &file_job_proto_msgTypes[43]
+	mi := &file_job_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4479,7 +4550,7 @@ func (*JobResults) ProtoMessage() {}
 
 func (x *JobResults) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[43]
+	mi := &file_job_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4493,7 +4564,7 @@ func (x *JobResults) ProtoReflect() protoreflect.Message {
 // Deprecated: Use JobResults.ProtoReflect.Descriptor instead.
 func (*JobResults) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{43}
+	return file_job_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *JobResults) GetResults() []*JobResult {
@@ -4518,7 +4589,7 @@ type ControlJobsRequest struct {
 
 func (x *ControlJobsRequest) Reset() {
 	*x = ControlJobsRequest{}
-	mi := &file_job_proto_msgTypes[44]
+	mi := &file_job_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4531,7 +4602,7 @@ func (*ControlJobsRequest) ProtoMessage() {}
 
 func (x *ControlJobsRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[44]
+	mi := &file_job_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4545,7 +4616,7 @@ func (x *ControlJobsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ControlJobsRequest.ProtoReflect.Descriptor instead.
 func (*ControlJobsRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{44}
+	return file_job_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ControlJobsRequest) GetVerb() ControlJobsRequest_Verb {
@@ -4607,7 +4678,7 @@ type WhyRequest struct {
 
 func (x *WhyRequest) Reset() {
 	*x = WhyRequest{}
-	mi := &file_job_proto_msgTypes[45]
+	mi := &file_job_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4620,7 +4691,7 @@ func (*WhyRequest) ProtoMessage() {}
 
 func (x *WhyRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[45]
+	mi := &file_job_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4634,7 +4705,7 @@ func (x *WhyRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WhyRequest.ProtoReflect.Descriptor instead.
 func (*WhyRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{45}
+	return file_job_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *WhyRequest) GetJob() string {
@@ -4675,7 +4746,7 @@ type GpuFault struct {
 
 func (x *GpuFault) Reset() {
 	*x = GpuFault{}
-	mi := &file_job_proto_msgTypes[46]
+	mi := &file_job_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4688,7 +4759,7 @@ func (*GpuFault) ProtoMessage() {}
 
 func (x *GpuFault) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[46]
+	mi := &file_job_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4702,7 +4773,7 @@ func (x *GpuFault) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GpuFault.ProtoReflect.Descriptor instead.
 func (*GpuFault) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{46}
+	return file_job_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *GpuFault) GetUuid() string {
@@ -4832,7 +4903,7 @@ type WhyReply struct {
 
 func (x *WhyReply) Reset() {
 	*x = WhyReply{}
-	mi := &file_job_proto_msgTypes[47]
+	mi := &file_job_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4845,7 +4916,7 @@ func (*WhyReply) ProtoMessage() {}
 
 func (x *WhyReply) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[47]
+	mi := &file_job_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4859,7 +4930,7 @@ func (x *WhyReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WhyReply.ProtoReflect.Descriptor instead.
 func (*WhyReply) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{47}
+	return file_job_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *WhyReply) GetJob() *JobInfo {
@@ -5008,7 +5079,7 @@ type PromisesKept struct {
 
 func (x *PromisesKept) Reset() {
 	*x = PromisesKept{}
-	mi := &file_job_proto_msgTypes[48]
+	mi := &file_job_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5021,7 +5092,7 @@ func (*PromisesKept) ProtoMessage() {}
 
 func (x *PromisesKept) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[48]
+	mi := &file_job_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5035,7 +5106,7 @@ func (x *PromisesKept) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PromisesKept.ProtoReflect.Descriptor instead.
 func (*PromisesKept) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{48}
+	return file_job_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *PromisesKept) GetPartition() string {
@@ -5081,7 +5152,7 @@ type RunPrediction struct {
 
 func (x *RunPrediction) Reset() {
 	*x = RunPrediction{}
-	mi := &file_job_proto_msgTypes[49]
+	mi := &file_job_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5094,7 +5165,7 @@ func (*RunPrediction) ProtoMessage() {}
 
 func (x *RunPrediction) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[49]
+	mi := &file_job_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5108,7 +5179,7 @@ func (x *RunPrediction) ProtoReflect() protoreflect.Message {
 // Deprecated: Use RunPrediction.ProtoReflect.Descriptor instead.
 func (*RunPrediction) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{49}
+	return file_job_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *RunPrediction) GetLength() int64 {
@@ -5161,7 +5232,7 @@ type WaitedHold struct {
 
 func (x *WaitedHold) Reset() {
 	*x = WaitedHold{}
-	mi := &file_job_proto_msgTypes[50]
+	mi := &file_job_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5174,7 +5245,7 @@ func (*WaitedHold) ProtoMessage() {}
 
 func (x *WaitedHold) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[50]
+	mi := &file_job_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5188,7 +5259,7 @@ func (x *WaitedHold) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WaitedHold.ProtoReflect.Descriptor instead.
 func (*WaitedHold) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{50}
+	return file_job_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *WaitedHold) GetNode() string {
@@ -5247,7 +5318,7 @@ type NodeVerdict struct {
 
 func (x *NodeVerdict) Reset() {
 	*x = NodeVerdict{}
-	mi := &file_job_proto_msgTypes[51]
+	mi := &file_job_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5260,7 +5331,7 @@ func (*NodeVerdict) ProtoMessage() {}
 
 func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[51]
+	mi := &file_job_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5274,7 +5345,7 @@ func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
 // Deprecated: Use NodeVerdict.ProtoReflect.Descriptor instead.
 func (*NodeVerdict) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{51}
+	return file_job_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *NodeVerdict) GetNodes() string {
@@ -5324,7 +5395,7 @@ type Advice struct {
 
 func (x *Advice) Reset() {
 	*x = Advice{}
-	mi := &file_job_proto_msgTypes[52]
+	mi := &file_job_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5337,7 +5408,7 @@ func (*Advice) ProtoMessage() {}
 
 func (x *Advice) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[52]
+	mi := &file_job_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5351,7 +5422,7 @@ func (x *Advice) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Advice.ProtoReflect.Descriptor instead.
 func (*Advice) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{52}
+	return file_job_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Advice) GetChange() string {
@@ -5387,7 +5458,7 @@ type ReasonPeriod struct {
 
 func (x *ReasonPeriod) Reset() {
 	*x = ReasonPeriod{}
-	mi := &file_job_proto_msgTypes[53]
+	mi := &file_job_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5400,7 +5471,7 @@ func (*ReasonPeriod) ProtoMessage() {}
 
 func (x *ReasonPeriod) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[53]
+	mi := &file_job_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5414,7 +5485,7 @@ func (x *ReasonPeriod) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReasonPeriod.ProtoReflect.Descriptor instead.
 func (*ReasonPeriod) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{53}
+	return file_job_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ReasonPeriod) GetReason() *Reason {
@@ -5457,7 +5528,7 @@ type WatchJobRequest struct {
 
 func (x *WatchJobRequest) Reset() {
 	*x = WatchJobRequest{}
-	mi := &file_job_proto_msgTypes[54]
+	mi := &file_job_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5470,7 +5541,7 @@ func (*WatchJobRequest) ProtoMessage() {}
 
 func (x *WatchJobRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[54]
+	mi := &file_job_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5484,7 +5555,7 @@ func (x *WatchJobRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WatchJobRequest.ProtoReflect.Descriptor instead.
 func (*WatchJobRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{54}
+	return file_job_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *WatchJobRequest) GetUid() uint64 {
@@ -5528,7 +5599,7 @@ type ReadOutputRequest struct {
 
 func (x *ReadOutputRequest) Reset() {
 	*x = ReadOutputRequest{}
-	mi := &file_job_proto_msgTypes[55]
+	mi := &file_job_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5541,7 +5612,7 @@ func (*ReadOutputRequest) ProtoMessage() {}
 
 func (x *ReadOutputRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[55]
+	mi := &file_job_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5555,7 +5626,7 @@ func (x *ReadOutputRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReadOutputRequest.ProtoReflect.Descriptor instead.
 func (*ReadOutputRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{55}
+	return file_job_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ReadOutputRequest) GetJob() string {
@@ -5600,7 +5671,7 @@ type ReadOutputReply struct {
 
 func (x *ReadOutputReply) Reset() {
 	*x = ReadOutputReply{}
-	mi := &file_job_proto_msgTypes[56]
+	mi := &file_job_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5613,7 +5684,7 @@ func (*ReadOutputReply) ProtoMessage() {}
 
 func (x *ReadOutputReply) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[56]
+	mi := &file_job_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5627,7 +5698,7 @@ func (x *ReadOutputReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReadOutputReply.ProtoReflect.Descriptor instead.
 func (*ReadOutputReply) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{56}
+	return file_job_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ReadOutputReply) GetData() []byte {
@@ -5687,7 +5758,7 @@ type NoteJobsRequest struct {
 
 func (x *NoteJobsRequest) Reset() {
 	*x = NoteJobsRequest{}
-	mi := &file_job_proto_msgTypes[57]
+	mi := &file_job_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5700,7 +5771,7 @@ func (*NoteJobsRequest) ProtoMessage() {}
 
 func (x *NoteJobsRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[57]
+	mi := &file_job_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5714,7 +5785,7 @@ func (x *NoteJobsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use NoteJobsRequest.ProtoReflect.Descriptor instead.
 func (*NoteJobsRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{57}
+	return file_job_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *NoteJobsRequest) GetUids() []uint64 {
@@ -5768,7 +5839,7 @@ type NoteJobsReply struct {
 
 func (x *NoteJobsReply) Reset() {
 	*x = NoteJobsReply{}
-	mi := &file_job_proto_msgTypes[58]
+	mi := &file_job_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5781,7 +5852,7 @@ func (*NoteJobsReply) ProtoMessage() {}
 
 func (x *NoteJobsReply) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[58]
+	mi := &file_job_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5795,7 +5866,7 @@ func (x *NoteJobsReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use NoteJobsReply.ProtoReflect.Descriptor instead.
 func (*NoteJobsReply) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{58}
+	return file_job_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *NoteJobsReply) GetSeq() uint64 {
@@ -5828,7 +5899,7 @@ const file_job_proto_rawDesc = "" +
 	"\tTaskRange\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\x03R\x05first\x12\x12\n" +
 	"\x04last\x18\x02 \x01(\x03R\x04last\x12\x12\n" +
-	"\x04step\x18\x03 \x01(\x03R\x04step\"\xbf\x17\n" +
+	"\x04step\x18\x03 \x01(\x03R\x04step\"\xd2\x17\n" +
 	"\aJobSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aaccount\x18\x02 \x01(\tR\aaccount\x12\x10\n" +
@@ -5944,7 +6015,8 @@ const file_job_proto_rawDesc = "" +
 	"\fsample_every\x18\xa3\x01 \x01(\x03R\vsampleEvery\x123\n" +
 	"\tcontainer\x18\xa4\x01 \x01(\v2\x14.muster.v1.ContainerR\tcontainer\x12\x13\n" +
 	"\x04cron\x18\xa5\x01 \x01(\tR\x04cron\x12&\n" +
-	"\x04pods\x18\xa6\x01 \x01(\v2\x11.muster.v1.PodSetR\x04pods\"\x89\x01\n" +
+	"\x04pods\x18\xa6\x01 \x01(\v2\x11.muster.v1.PodSetR\x04pods\x12\x11\n" +
+	"\x03x11\x18\xa7\x01 \x01(\tR\x03x11\"\x89\x01\n" +
 	"\x06PodSet\x12\x14\n" +
 	"\x05space\x18\x01 \x01(\tR\x05space\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\tR\x05owner\x12\x14\n" +
@@ -5971,7 +6043,7 @@ const file_job_proto_rawDesc = "" +
 	"\tread_only\x18\x03 \x01(\bR\breadOnly\"2\n" +
 	"\x04Blob\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\x12\x16\n" +
-	"\x06sha256\x18\x02 \x01(\fR\x06sha256\"\x9a\x02\n" +
+	"\x06sha256\x18\x02 \x01(\fR\x06sha256\"\xc5\x02\n" +
 	"\rSubmitRequest\x12&\n" +
 	"\x04spec\x18\x01 \x01(\v2\x12.muster.v1.JobSpecR\x04spec\x12'\n" +
 	"\x06script\x18\x02 \x01(\v2\x0f.muster.v1.BlobR\x06script\x121\n" +
@@ -5980,7 +6052,12 @@ const file_job_proto_rawDesc = "" +
 	"\x03tag\x18\x05 \x01(\x04R\x03tag\x12&\n" +
 	"\x04rest\x18\x1e \x03(\v2\x12.muster.v1.JobSpecR\x04rest\x12\x18\n" +
 	"\arequest\x18\x1f \x01(\x06R\arequest\x12\x14\n" +
-	"\x05again\x18  \x01(\bR\x05again\"\xa4\x02\n" +
+	"\x05again\x18  \x01(\bR\x05again\x12)\n" +
+	"\x05owner\x18! \x01(\v2\x13.muster.v1.JobOwnerR\x05owner\"=\n" +
+	"\bJobOwner\x12\x12\n" +
+	"\x04user\x18\x01 \x01(\tR\x04user\x12\x15\n" +
+	"\x03gid\x18\x02 \x01(\rH\x00R\x03gid\x88\x01\x01B\x06\n" +
+	"\x04_gid\"\xa4\x02\n" +
 	"\vSubmitReply\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\x04R\x03uid\x12\x15\n" +
 	"\x06job_id\x18\x02 \x01(\rR\x05jobId\x12\x18\n" +
@@ -6402,7 +6479,7 @@ func file_job_proto_rawDescGZIP() []byte {
 }
 
 var file_job_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_job_proto_msgTypes = make([]protoimpl.MessageInfo, 60)
+var file_job_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
 var file_job_proto_goTypes = []any{
 	(Tri)(0),                     // 0: muster.v1.Tri
 	(ControlJobsRequest_Verb)(0), // 1: muster.v1.ControlJobsRequest.Verb
@@ -6418,54 +6495,55 @@ var file_job_proto_goTypes = []any{
 	(*ContainerMount)(nil),       // 11: muster.v1.ContainerMount
 	(*Blob)(nil),                 // 12: muster.v1.Blob
 	(*SubmitRequest)(nil),        // 13: muster.v1.SubmitRequest
-	(*SubmitReply)(nil),          // 14: muster.v1.SubmitReply
-	(*LoginShell)(nil),           // 15: muster.v1.LoginShell
-	(*TypedCommand)(nil),         // 16: muster.v1.TypedCommand
-	(*TypedAnswer)(nil),          // 17: muster.v1.TypedAnswer
-	(*Error)(nil),                // 18: muster.v1.Error
-	(*Reason)(nil),               // 19: muster.v1.Reason
-	(*GpuRef)(nil),               // 20: muster.v1.GpuRef
-	(*GpuShare)(nil),             // 21: muster.v1.GpuShare
-	(*NodeAlloc)(nil),            // 22: muster.v1.NodeAlloc
-	(*JobInfo)(nil),              // 23: muster.v1.JobInfo
-	(*StepInfo)(nil),             // 24: muster.v1.StepInfo
-	(*JobFilter)(nil),            // 25: muster.v1.JobFilter
-	(*Moment)(nil),               // 26: muster.v1.Moment
-	(*ListJobsRequest)(nil),      // 27: muster.v1.ListJobsRequest
-	(*ListJobsReply)(nil),        // 28: muster.v1.ListJobsReply
-	(*CancelRequest)(nil),        // 29: muster.v1.CancelRequest
-	(*CrontabLine)(nil),          // 30: muster.v1.CrontabLine
-	(*PutCrontabRequest)(nil),    // 31: muster.v1.PutCrontabRequest
-	(*PutCrontabReply)(nil),      // 32: muster.v1.PutCrontabReply
-	(*GetCliFilterRequest)(nil),  // 33: muster.v1.GetCliFilterRequest
-	(*GetCliFilterReply)(nil),    // 34: muster.v1.GetCliFilterReply
-	(*GetCrontabRequest)(nil),    // 35: muster.v1.GetCrontabRequest
-	(*GetCrontabReply)(nil),      // 36: muster.v1.GetCrontabReply
-	(*TriggerInfo)(nil),          // 37: muster.v1.TriggerInfo
-	(*SetTriggersRequest)(nil),   // 38: muster.v1.SetTriggersRequest
-	(*SetTriggersReply)(nil),     // 39: muster.v1.SetTriggersReply
-	(*ListTriggersRequest)(nil),  // 40: muster.v1.ListTriggersRequest
-	(*ListTriggersReply)(nil),    // 41: muster.v1.ListTriggersReply
-	(*ClearTriggersRequest)(nil), // 42: muster.v1.ClearTriggersRequest
-	(*ClearTriggersReply)(nil),   // 43: muster.v1.ClearTriggersReply
-	(*JobResult)(nil),            // 44: muster.v1.JobResult
-	(*JobResults)(nil),           // 45: muster.v1.JobResults
-	(*ControlJobsRequest)(nil),   // 46: muster.v1.ControlJobsRequest
-	(*WhyRequest)(nil),           // 47: muster.v1.WhyRequest
-	(*GpuFault)(nil),             // 48: muster.v1.GpuFault
-	(*WhyReply)(nil),             // 49: muster.v1.WhyReply
-	(*PromisesKept)(nil),         // 50: muster.v1.PromisesKept
-	(*RunPrediction)(nil),        // 51: muster.v1.RunPrediction
-	(*WaitedHold)(nil),           // 52: muster.v1.WaitedHold
-	(*NodeVerdict)(nil),          // 53: muster.v1.NodeVerdict
-	(*Advice)(nil),               // 54: muster.v1.Advice
-	(*ReasonPeriod)(nil),         // 55: muster.v1.ReasonPeriod
-	(*WatchJobRequest)(nil),      // 56: muster.v1.WatchJobRequest
-	(*ReadOutputRequest)(nil),    // 57: muster.v1.ReadOutputRequest
-	(*ReadOutputReply)(nil),      // 58: muster.v1.ReadOutputReply
-	(*NoteJobsRequest)(nil),      // 59: muster.v1.NoteJobsRequest
-	(*NoteJobsReply)(nil),        // 60: muster.v1.NoteJobsReply
-	nil,                          // 61: muster.v1.ControlJobsRequest.ChangesEntry
+	(*JobOwner)(nil),             // 14: muster.v1.JobOwner
+	(*SubmitReply)(nil),          // 15: muster.v1.SubmitReply
+	(*LoginShell)(nil),           // 16: muster.v1.LoginShell
+	(*TypedCommand)(nil),         // 17: muster.v1.TypedCommand
+	(*TypedAnswer)(nil),          // 18: muster.v1.TypedAnswer
+	(*Error)(nil),                // 19: muster.v1.Error
+	(*Reason)(nil),               // 20: muster.v1.Reason
+	(*GpuRef)(nil),               // 21: muster.v1.GpuRef
+	(*GpuShare)(nil),             // 22: muster.v1.GpuShare
+	(*NodeAlloc)(nil),            // 23: muster.v1.NodeAlloc
+	(*JobInfo)(nil),              // 24: muster.v1.JobInfo
+	(*StepInfo)(nil),             // 25: muster.v1.StepInfo
+	(*JobFilter)(nil),            // 26: muster.v1.JobFilter
+	(*Moment)(nil),               // 27: muster.v1.Moment
+	(*ListJobsRequest)(nil),      // 28: muster.v1.ListJobsRequest
+	(*ListJobsReply)(nil),        // 29: muster.v1.ListJobsReply
+	(*CancelRequest)(nil),        // 30: muster.v1.CancelRequest
+	(*CrontabLine)(nil),          // 31: muster.v1.CrontabLine
+	(*PutCrontabRequest)(nil),    // 32: muster.v1.PutCrontabRequest
+	(*PutCrontabReply)(nil),      // 33: muster.v1.PutCrontabReply
+	(*GetCliFilterRequest)(nil),  // 34: muster.v1.GetCliFilterRequest
+	(*GetCliFilterReply)(nil),    // 35: muster.v1.GetCliFilterReply
+	(*GetCrontabRequest)(nil),    // 36: muster.v1.GetCrontabRequest
+	(*GetCrontabReply)(nil),      // 37: muster.v1.GetCrontabReply
+	(*TriggerInfo)(nil),          // 38: muster.v1.TriggerInfo
+	(*SetTriggersRequest)(nil),   // 39: muster.v1.SetTriggersRequest
+	(*SetTriggersReply)(nil),     // 40: muster.v1.SetTriggersReply
+	(*ListTriggersRequest)(nil),  // 41: muster.v1.ListTriggersRequest
+	(*ListTriggersReply)(nil),    // 42: muster.v1.ListTriggersReply
+	(*ClearTriggersRequest)(nil), // 43: muster.v1.ClearTriggersRequest
+	(*ClearTriggersReply)(nil),   // 44: muster.v1.ClearTriggersReply
+	(*JobResult)(nil),            // 45: muster.v1.JobResult
+	(*JobResults)(nil),           // 46: muster.v1.JobResults
+	(*ControlJobsRequest)(nil),   // 47: muster.v1.ControlJobsRequest
+	(*WhyRequest)(nil),           // 48: muster.v1.WhyRequest
+	(*GpuFault)(nil),             // 49: muster.v1.GpuFault
+	(*WhyReply)(nil),             // 50: muster.v1.WhyReply
+	(*PromisesKept)(nil),         // 51: muster.v1.PromisesKept
+	(*RunPrediction)(nil),        // 52: muster.v1.RunPrediction
+	(*WaitedHold)(nil),           // 53: muster.v1.WaitedHold
+	(*NodeVerdict)(nil),          // 54: muster.v1.NodeVerdict
+	(*Advice)(nil),               // 55: muster.v1.Advice
+	(*ReasonPeriod)(nil),         // 56: muster.v1.ReasonPeriod
+	(*WatchJobRequest)(nil),      // 57: muster.v1.WatchJobRequest
+	(*ReadOutputRequest)(nil),    // 58: muster.v1.ReadOutputRequest
+	(*ReadOutputReply)(nil),      // 59: muster.v1.ReadOutputReply
+	(*NoteJobsRequest)(nil),      // 60: muster.v1.NoteJobsRequest
+	(*NoteJobsReply)(nil),        // 61: muster.v1.NoteJobsReply
+	nil,                          // 62: muster.v1.ControlJobsRequest.ChangesEntry
 }
 var file_job_proto_depIdxs = []int32{
 	4,  // 0: muster.v1.Tres.other:type_name -> muster.v1.NamedCount
@@ -6479,7 +6557,7 @@ var file_job_proto_depIdxs = []int32{
 	0,  // 8: muster.v1.JobSpec.kill_on_invalid_dep:type_name -> muster.v1.Tri
 	0,  // 9: muster.v1.JobSpec.append:type_name -> muster.v1.Tri
 	2,  // 10: muster.v1.JobSpec.rlimits:type_name -> muster.v1.Count
-	15, // 11: muster.v1.JobSpec.login:type_name -> muster.v1.LoginShell
+	16, // 11: muster.v1.JobSpec.login:type_name -> muster.v1.LoginShell
 	9,  // 12: muster.v1.JobSpec.container:type_name -> muster.v1.Container
 	7,  // 13: muster.v1.JobSpec.pods:type_name -> muster.v1.PodSet
 	8,  // 14: muster.v1.PodSet.pods:type_name -> muster.v1.PodRef
@@ -6488,50 +6566,51 @@ var file_job_proto_depIdxs = []int32{
 	12, // 17: muster.v1.SubmitRequest.script:type_name -> muster.v1.Blob
 	12, // 18: muster.v1.SubmitRequest.environment:type_name -> muster.v1.Blob
 	6,  // 19: muster.v1.SubmitRequest.rest:type_name -> muster.v1.JobSpec
-	18, // 20: muster.v1.SubmitReply.error:type_name -> muster.v1.Error
-	2,  // 21: muster.v1.TypedCommand.rlimits:type_name -> muster.v1.Count
-	19, // 22: muster.v1.Error.reason:type_name -> muster.v1.Reason
-	20, // 23: muster.v1.NodeAlloc.gpus:type_name -> muster.v1.GpuRef
-	2,  // 24: muster.v1.NodeAlloc.gres:type_name -> muster.v1.Count
-	21, // 25: muster.v1.NodeAlloc.shares:type_name -> muster.v1.GpuShare
-	5,  // 26: muster.v1.JobInfo.array_tasks:type_name -> muster.v1.TaskRange
-	6,  // 27: muster.v1.JobInfo.spec:type_name -> muster.v1.JobSpec
-	19, // 28: muster.v1.JobInfo.reason:type_name -> muster.v1.Reason
-	3,  // 29: muster.v1.JobInfo.req_tres:type_name -> muster.v1.Tres
-	3,  // 30: muster.v1.JobInfo.alloc_tres:type_name -> muster.v1.Tres
-	22, // 31: muster.v1.JobInfo.allocation:type_name -> muster.v1.NodeAlloc
-	24, // 32: muster.v1.JobInfo.steps:type_name -> muster.v1.StepInfo
-	10, // 33: muster.v1.JobInfo.images:type_name -> muster.v1.PinnedImage
-	3,  // 34: muster.v1.StepInfo.tres:type_name -> muster.v1.Tres
-	25, // 35: muster.v1.ListJobsRequest.filter:type_name -> muster.v1.JobFilter
-	26, // 36: muster.v1.ListJobsRequest.moment:type_name -> muster.v1.Moment
-	23, // 37: muster.v1.ListJobsReply.jobs:type_name -> muster.v1.JobInfo
-	25, // 38: muster.v1.CancelRequest.filter:type_name -> muster.v1.JobFilter
-	6,  // 39: muster.v1.CrontabLine.spec:type_name -> muster.v1.JobSpec
-	30, // 40: muster.v1.PutCrontabRequest.lines:type_name -> muster.v1.CrontabLine
-	37, // 41: muster.v1.SetTriggersRequest.triggers:type_name -> muster.v1.TriggerInfo
-	37, // 42: muster.v1.ListTriggersReply.triggers:type_name -> muster.v1.TriggerInfo
-	18, // 43: muster.v1.JobResult.error:type_name -> muster.v1.Error
-	44, // 44: muster.v1.JobResults.results:type_name -> muster.v1.JobResult
-	1,  // 45: muster.v1.ControlJobsRequest.verb:type_name -> muster.v1.ControlJobsRequest.Verb
-	61, // 46: muster.v1.ControlJobsRequest.changes:type_name -> muster.v1.ControlJobsRequest.ChangesEntry
-	26, // 47: muster.v1.WhyRequest.moment:type_name -> muster.v1.Moment
-	23, // 48: muster.v1.WhyReply.job:type_name -> muster.v1.JobInfo
-	19, // 49: muster.v1.WhyReply.reason:type_name -> muster.v1.Reason
-	53, // 50: muster.v1.WhyReply.nodes:type_name -> muster.v1.NodeVerdict
-	23, // 51: muster.v1.WhyReply.blockers:type_name -> muster.v1.JobInfo
-	54, // 52: muster.v1.WhyReply.advice:type_name -> muster.v1.Advice
-	55, // 53: muster.v1.WhyReply.history:type_name -> muster.v1.ReasonPeriod
-	48, // 54: muster.v1.WhyReply.gpu_faults:type_name -> muster.v1.GpuFault
-	51, // 55: muster.v1.WhyReply.prediction:type_name -> muster.v1.RunPrediction
-	52, // 56: muster.v1.WhyReply.holds:type_name -> muster.v1.WaitedHold
-	50, // 57: muster.v1.WhyReply.promises:type_name -> muster.v1.PromisesKept
-	19, // 58: muster.v1.ReasonPeriod.reason:type_name -> muster.v1.Reason
-	59, // [59:59] is the sub-list for method output_type
-	59, // [59:59] is the sub-list for method input_type
-	59, // [59:59] is the sub-list for extension type_name
-	59, // [59:59] is the sub-list for extension extendee
-	0,  // [0:59] is the sub-list for field type_name
+	14, // 20: muster.v1.SubmitRequest.owner:type_name -> muster.v1.JobOwner
+	19, // 21: muster.v1.SubmitReply.error:type_name -> muster.v1.Error
+	2,  // 22: muster.v1.TypedCommand.rlimits:type_name -> muster.v1.Count
+	20, // 23: muster.v1.Error.reason:type_name -> muster.v1.Reason
+	21, // 24: muster.v1.NodeAlloc.gpus:type_name -> muster.v1.GpuRef
+	2,  // 25: muster.v1.NodeAlloc.gres:type_name -> muster.v1.Count
+	22, // 26: muster.v1.NodeAlloc.shares:type_name -> muster.v1.GpuShare
+	5,  // 27: muster.v1.JobInfo.array_tasks:type_name -> muster.v1.TaskRange
+	6,  // 28: muster.v1.JobInfo.spec:type_name -> muster.v1.JobSpec
+	20, // 29: muster.v1.JobInfo.reason:type_name -> muster.v1.Reason
+	3,  // 30: muster.v1.JobInfo.req_tres:type_name -> muster.v1.Tres
+	3,  // 31: muster.v1.JobInfo.alloc_tres:type_name -> muster.v1.Tres
+	23, // 32: muster.v1.JobInfo.allocation:type_name -> muster.v1.NodeAlloc
+	25, // 33: muster.v1.JobInfo.steps:type_name -> muster.v1.StepInfo
+	10, // 34: muster.v1.JobInfo.images:type_name -> muster.v1.PinnedImage
+	3,  // 35: muster.v1.StepInfo.tres:type_name -> muster.v1.Tres
+	26, // 36: muster.v1.ListJobsRequest.filter:type_name -> muster.v1.JobFilter
+	27, // 37: muster.v1.ListJobsRequest.moment:type_name -> muster.v1.Moment
+	24, // 38: muster.v1.ListJobsReply.jobs:type_name -> muster.v1.JobInfo
+	26, // 39: muster.v1.CancelRequest.filter:type_name -> muster.v1.JobFilter
+	6,  // 40: muster.v1.CrontabLine.spec:type_name -> muster.v1.JobSpec
+	31, // 41: muster.v1.PutCrontabRequest.lines:type_name -> muster.v1.CrontabLine
+	38, // 42: muster.v1.SetTriggersRequest.triggers:type_name -> muster.v1.TriggerInfo
+	38, // 43: muster.v1.ListTriggersReply.triggers:type_name -> muster.v1.TriggerInfo
+	19, // 44: muster.v1.JobResult.error:type_name -> muster.v1.Error
+	45, // 45: muster.v1.JobResults.results:type_name -> muster.v1.JobResult
+	1,  // 46: muster.v1.ControlJobsRequest.verb:type_name -> muster.v1.ControlJobsRequest.Verb
+	62, // 47: muster.v1.ControlJobsRequest.changes:type_name -> muster.v1.ControlJobsRequest.ChangesEntry
+	27, // 48: muster.v1.WhyRequest.moment:type_name -> muster.v1.Moment
+	24, // 49: muster.v1.WhyReply.job:type_name -> muster.v1.JobInfo
+	20, // 50: muster.v1.WhyReply.reason:type_name -> muster.v1.Reason
+	54, // 51: muster.v1.WhyReply.nodes:type_name -> muster.v1.NodeVerdict
+	24, // 52: muster.v1.WhyReply.blockers:type_name -> muster.v1.JobInfo
+	55, // 53: muster.v1.WhyReply.advice:type_name -> muster.v1.Advice
+	56, // 54: muster.v1.WhyReply.history:type_name -> muster.v1.ReasonPeriod
+	49, // 55: muster.v1.WhyReply.gpu_faults:type_name -> muster.v1.GpuFault
+	52, // 56: muster.v1.WhyReply.prediction:type_name -> muster.v1.RunPrediction
+	53, // 57: muster.v1.WhyReply.holds:type_name -> muster.v1.WaitedHold
+	51, // 58: muster.v1.WhyReply.promises:type_name -> muster.v1.PromisesKept
+	20, // 59: muster.v1.ReasonPeriod.reason:type_name -> muster.v1.Reason
+	60, // [60:60] is the sub-list for method output_type
+	60, // [60:60] is the sub-list for method input_type
+	60, // [60:60] is the sub-list for extension type_name
+	60, // [60:60] is the sub-list for extension extendee
+	0,  // [0:60] is the sub-list for field type_name
 }
 
 // file_job_proto_init_once builds the descriptors at their first use.
@@ -6541,15 +6620,16 @@ func file_job_proto_init() {
 	if File_job_proto != nil {
 		return
 	}
-	file_job_proto_msgTypes[44].OneofWrappers = []any{}
-	file_job_proto_msgTypes[57].OneofWrappers = []any{}
+	file_job_proto_msgTypes[12].OneofWrappers = []any{}
+	file_job_proto_msgTypes[45].OneofWrappers = []any{}
+	file_job_proto_msgTypes[58].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_job_proto_rawDesc), len(file_job_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   60,
+			NumMessages:   61,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -56,7 +56,7 @@ The exit code is 3 where something is wrong.`,
 const exitBad = 3
 
 func runAccounting(call *tool.Call) error {
-	req := &apiv1.MaintainRequest{}
+	request := &apiv1.MaintainRequest{}
 	verb := ""
 	if len(call.Operands) > 0 {
 		verb = render.MatchPrefix(
@@ -80,43 +80,46 @@ func runAccounting(call *tool.Call) error {
 			Text:    "one of verify, doctor, backup NAME, restore NAME, archive MONTH, purge MONTH, discard MONTH and unarchive MONTH is to be named",
 		}
 	}
-	req.Verb = verb
+	request.Verb = verb
 	if named {
-		req.Name = call.Operands[1]
+		request.Name = call.Operands[1]
 	}
 	rows, bad := tree.List{}, 0
-	var b []byte
-	err := fetch.Stream(call, tool.MethodAcctMaintain, req, func(reply *apiv1.MaintainReply) error {
-		if reply.GetOf() > 0 {
-			if call.Terminal(call.Stderr) {
-				fmt.Fprintf(call.Stderr, "\r%d of %d events", reply.GetDone(), reply.GetOf())
+	var buffer []byte
+	err := fetch.Stream(call, tool.MethodAcctMaintain, request,
+		func(reply *apiv1.MaintainReply) error {
+			if reply.GetOf() > 0 {
+				if call.Terminal(call.Stderr) {
+					fmt.Fprintf(call.Stderr, "\r%d of %d events", reply.GetDone(), reply.GetOf())
+				}
+				return nil
+			}
+			mark := "ok "
+			if reply.GetBad() {
+				mark, bad = "BAD", bad+1
+			}
+			rows = append(
+				rows,
+				tree.Object{
+					{Key: "name", Value: reply.GetName()},
+					{Key: "bad", Value: reply.GetBad()},
+					{Key: "text", Value: reply.GetText()},
+				},
+			)
+			if reply.GetBad() || !call.Opts.On("quiet") {
+				buffer = fmt.Appendf(
+					buffer, "%s %-18s %s\n", mark, reply.GetName(), reply.GetText(),
+				)
 			}
 			return nil
-		}
-		mark := "ok "
-		if reply.GetBad() {
-			mark, bad = "BAD", bad+1
-		}
-		rows = append(
-			rows,
-			tree.Object{
-				{Key: "name", Value: reply.GetName()},
-				{Key: "bad", Value: reply.GetBad()},
-				{Key: "text", Value: reply.GetText()},
-			},
-		)
-		if reply.GetBad() || !call.Opts.On("quiet") {
-			b = fmt.Appendf(b, "%s %-18s %s\n", mark, reply.GetName(), reply.GetText())
-		}
-		return nil
-	})
+		})
 	if err != nil {
 		return err
 	}
 	if call.Opts.On("json") {
 		err = render.Print(call, tree.Member{Key: "findings", Value: rows})
 	} else {
-		err = call.WriteOut(b)
+		err = call.WriteOut(buffer)
 	}
 	if err == nil && bad > 0 {
 		err = tool.ExitCode(exitBad)

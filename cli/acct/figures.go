@@ -7,39 +7,39 @@ import (
 )
 
 // reportTree is a report as data; what was not measured is null.
-func reportTree(rep *apiv1.ReportReply) tree.Object {
+func reportTree(reply *apiv1.ReportReply) tree.Object {
 	rows := tree.List{}
-	for _, r := range rep.GetRows() {
+	for _, reportRow := range reply.GetRows() {
 		row := tree.Object{}
-		for i, col := range rep.GetColumns() {
-			var v any
-			switch k := r.GetCells()[i].GetKind().(type) {
+		for i, column := range reply.GetColumns() {
+			var value any
+			switch k := reportRow.GetCells()[i].GetKind().(type) {
 			case *apiv1.Cell_Text:
-				v = k.Text
+				value = k.Text
 			case *apiv1.Cell_Int:
-				v = k.Int
+				value = k.Int
 			case *apiv1.Cell_Float:
-				v = k.Float
+				value = k.Float
 			}
-			row = append(row, tree.Member{Key: col.GetName(), Value: v})
+			row = append(row, tree.Member{Key: column.GetName(), Value: value})
 		}
 		rows = append(rows, row)
 	}
 	columns := tree.List{}
-	for _, col := range rep.GetColumns() {
+	for _, column := range reply.GetColumns() {
 		columns = append(
 			columns,
 			tree.Object{
-				{Key: "name", Value: col.GetName()},
-				{Key: "kind", Value: col.GetKind()},
-				{Key: "unit", Value: col.GetUnit()},
+				{Key: "name", Value: column.GetName()},
+				{Key: "kind", Value: column.GetKind()},
+				{Key: "unit", Value: column.GetUnit()},
 			},
 		)
 	}
 	return tree.Object{
-		{Key: "cluster", Value: rep.GetCluster()},
-		{Key: "start", Value: rep.GetStart() / tool.Second},
-		{Key: "end", Value: rep.GetEnd() / tool.Second},
+		{Key: "cluster", Value: reply.GetCluster()},
+		{Key: "start", Value: reply.GetStart() / tool.Second},
+		{Key: "end", Value: reply.GetEnd() / tool.Second},
 		{Key: "columns", Value: columns},
 		{Key: "rows", Value: rows},
 	}

@@ -152,9 +152,9 @@ func (r *reporting) reportFindings(user string) error {
 	return nil
 }
 
-func findingsPart(rep *apiv1.ReportReply) part {
+func findingsPart(reply *apiv1.ReportReply) part {
 	unit := ""
-	for _, column := range rep.GetColumns() {
+	for _, column := range reply.GetColumns() {
 		if column.GetName() == "value" {
 			unit = column.GetUnit()
 		}
@@ -167,7 +167,7 @@ func findingsPart(rep *apiv1.ReportReply) part {
 		texts: 4,
 		none:  "Nothing was found.",
 	}
-	for i, row := range render.ReportRows(rep) {
+	for i, row := range render.ReportRows(reply) {
 		who, what := row.Whose()
 		p.rows = append(p.rows, []string{
 			fmt.Sprint(i + 1),
@@ -184,13 +184,13 @@ func findingsPart(rep *apiv1.ReportReply) part {
 	return p
 }
 
-func followedPart(rep *apiv1.ReportReply) part {
+func followedPart(reply *apiv1.ReportReply) part {
 	p := part{
 		heading: "What became of the findings of the window before, in hours of the resource",
 		head:    []string{"Kind", "User (account)", "Work", "Progress", "Resource", "Before", "Now", "Saved", "Value"},
 		texts:   5,
 	}
-	for _, row := range render.ReportRows(rep) {
+	for _, row := range render.ReportRows(reply) {
 		who, what := row.Whose()
 		p.rows = append(p.rows, []string{
 			row.Text("kind"),
@@ -208,14 +208,14 @@ func followedPart(rep *apiv1.ReportReply) part {
 }
 
 // unlikeParts lists runs that are unlike their user's earlier ones.
-func (r *reporting) unlikeParts(rep *apiv1.ReportReply) []part {
+func (r *reporting) unlikeParts(reply *apiv1.ReportReply) []part {
 	p := part{
 		heading: "Runs unlike earlier runs of the same user, job name and size",
 		head:    []string{"Job", "User (account)", "Work", "State", "What", "Now", "Usual", "Range", "Runs", "GPU-hours"},
 		texts:   5,
 	}
 	var evidence []string
-	for _, row := range render.ReportRows(rep) {
+	for _, row := range render.ReportRows(reply) {
 		who, what := row.Whose()
 		p.rows = append(p.rows, []string{
 			row.RunText(),

@@ -86,104 +86,109 @@ func runKPI(call *tool.Call) error {
 		Zone:    tool.ZoneName(call.Env),
 		Cluster: call.PastCluster(),
 	}
-	var rep apiv1.ReportReply
-	if err := fetch.UpToDate(call, tool.MethodAcctReport, query, &rep, func(seq uint64) { query.MinSeq = seq }); err != nil {
+	var reply apiv1.ReportReply
+	if err := fetch.UpToDate(call, tool.MethodAcctReport, query, &reply, func(seq uint64) {
+		query.MinSeq = seq
+	}); err != nil {
 		return err
 	}
-	fetch.WarnBehind(call, rep.GetBehind())
+	fetch.WarnBehind(call, reply.GetBehind())
 	if names := call.Opts.Text("kpi"); names != "" {
-		for _, n := range strings.Split(names, ",") {
-			if _, ok := kpi.Find(n); !ok {
+		for _, name := range strings.Split(names, ",") {
+			if _, ok := kpi.Find(name); !ok {
 				return call.Errorf(
 					"--kpi=%s: there is no figure %q; docs/kpis.md and `muster kpi --json` have their names",
 					names,
-					n,
+					name,
 				)
 			}
 		}
 		onlyFigures(
-			&rep,
+			&reply,
 			func(name string) bool { return slices.Contains(strings.Split(names, ","), name) },
 		)
 	} else if by != "cluster" && !render.WantsDocument(call) {
-		onlyFigures(&rep, func(name string) bool { k, ok := kpi.Find(name); return !ok || k.Class == "" })
+		onlyFigures(&reply, func(name string) bool {
+			k, ok := kpi.Find(name)
+			return !ok || k.Class == ""
+		})
 	}
 	if render.WantsDocument(call) {
-		return render.Print(call, reportTree(&rep)...)
+		return render.Print(call, reportTree(&reply)...)
 	}
 	return call.WriteOut(
-		[]byte(kpiText(&rep, by, !call.Opts.On("noheader"), render.NewClock(call.Env))),
+		[]byte(kpiText(&reply, by, !call.Opts.On("noheader"), render.NewClock(call.Env))),
 	)
 }
 
 // onlyFigures leaves only some figures in a report.
-func onlyFigures(rep *apiv1.ReportReply, keep func(name string) bool) {
+func onlyFigures(reply *apiv1.ReportReply, keep func(name string) bool) {
 	var columns []*apiv1.ReportColumn
 	var at []int
-	for i, col := range rep.GetColumns() {
-		if col.GetKind() == "text" || keep(col.GetName()) {
-			columns, at = append(columns, col), append(at, i)
+	for i, column := range reply.GetColumns() {
+		if column.GetKind() == "text" || keep(column.GetName()) {
+			columns, at = append(columns, column), append(at, i)
 		}
 	}
-	rep.Columns = columns
-	for _, r := range rep.GetRows() {
+	reply.Columns = columns
+	for _, reportRow := range reply.GetRows() {
 		cells := make([]*apiv1.Cell, len(at))
 		for i, from := range at {
-			cells[i] = r.GetCells()[from]
+			cells[i] = reportRow.GetCells()[from]
 		}
-		r.Cells = cells
+		reportRow.Cells = cells
 	}
 }
 
 // kpiText is a list of figures for the cluster, a table where there are
 // several lines.
-func kpiText(rep *apiv1.ReportReply, by string, header bool, k render.Clock) string {
-	var b strings.Builder
+func kpiText(reply *apiv1.ReportReply, by string, header bool, clock render.Clock) string {
+	var text strings.Builder
 	if header {
 		fmt.Fprintf(
-			&b,
+			&text,
 			"Cluster %s, %s to %s\n",
-			cmp.Or(rep.GetCluster(), "?"),
-			k.Time(rep.GetStart()),
-			k.Time(rep.GetEnd()),
+			cmp.Or(reply.GetCluster(), "?"),
+			clock.Time(reply.GetStart()),
+			clock.Time(reply.GetEnd()),
 		)
 	}
-	if by == "cluster" && len(rep.GetRows()) == 1 {
+	if by == "cluster" && len(reply.GetRows()) == 1 {
 		var table [][]string
-		for i, col := range rep.GetColumns() {
-			if col.GetKind() != "text" {
+		for i, column := range reply.GetColumns() {
+			if column.GetKind() != "text" {
 				table = append(
 					table,
 					[]string{
-						"  " + render.FigureTitle(col.GetName()),
-						render.FigureText(rep.GetRows()[0].GetCells()[i], col),
+						"  " + render.FigureTitle(column.GetName()),
+						render.FigureText(reply.GetRows()[0].GetCells()[i], column),
 					},
 				)
 			}
 		}
-		b.WriteString(render.Aligned(table, func(i int) bool { return i == 0 }))
-		return b.String()
+		text.WriteString(render.Aligned(table, func(i int) bool { return i == 0 }))
+		return text.String()
 	}
-	table := make([][]string, 0, len(rep.GetRows())+1)
+	table := make([][]string, 0, len(reply.GetRows())+1)
 	if header {
-		head := make([]string, len(rep.GetColumns()))
-		for i, col := range rep.GetColumns() {
-			head[i] = render.FigureTitle(col.GetName())
+		head := make([]string, len(reply.GetColumns()))
+		for i, column := range reply.GetColumns() {
+			head[i] = render.FigureTitle(column.GetName())
 		}
 		table = append(table, head)
 	}
-	for _, r := range rep.GetRows() {
-		line := make([]string, len(rep.GetColumns()))
-		for i, col := range rep.GetColumns() {
-			line[i] = render.FigureText(r.GetCells()[i], col)
+	for _, reportRow := range reply.GetRows() {
+		line := make([]string, len(reply.GetColumns()))
+		for i, column := range reply.GetColumns() {
+			line[i] = render.FigureText(reportRow.GetCells()[i], column)
 		}
 		table = append(table, line)
 	}
-	b.WriteString(
+	text.WriteString(
 		render.Aligned(
 			table,
-			func(col int) bool { return rep.GetColumns()[col].GetKind() == "text" },
+			func(column int) bool { return reply.GetColumns()[column].GetKind() == "text" },
 		),
 	)
-	return b.String()
+	return text.String()
 }

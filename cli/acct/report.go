@@ -22,7 +22,7 @@ func Report() *tool.Command {
 	return &tool.Command{
 		Name: "report", Mixed: true,
 		Summary: "report how efficiently a job, a user, an account or the site used its resources, with advice",
-		Usage:   []string{"[OPTIONS] JOB", "[OPTIONS] user [NAME]", "[OPTIONS] account NAME", "[OPTIONS] site", "[OPTIONS] waste", "[OPTIONS] idle", "[OPTIONS] budget", "[OPTIONS] chargeback", "[OPTIONS] fairshare", "[OPTIONS] findings [USER]"},
+		Usage:   []string{"[OPTIONS] JOB", "[OPTIONS] user [NAME]", "[OPTIONS] account NAME", "[OPTIONS] site", "[OPTIONS] waste", "[OPTIONS] idle", "[OPTIONS] budget", "[OPTIONS] chargeback", "[OPTIONS] namespaces", "[OPTIONS] namespace NAME", "[OPTIONS] fairshare", "[OPTIONS] findings [USER]"},
 		About: `The report of a job shows CPU, memory and GPUs per node, energy, cost, and why the job waited.
 Advice is based on the newest 20 runs of the same name by the same user, and states how many there were; the
 estimated saving is the wait of other runs that requested no more, if there are at least ten of them. Values
@@ -39,7 +39,10 @@ idle lists the users who held GPUs longest without using them: without a process
 
 fairshare shows the share, the (decayed) usage and the factor of each association by day.
 
-The lines of chargeback add up exactly to the total: costs are rounded by the largest-remainder method.`,
+namespaces shows what jobs and pods of Kubernetes held, by namespace and account; namespace NAME shows each pod of one. Kind is job,
+pod (scheduled by Muster) or hold (scheduled by Kubernetes beside jobs).
+
+The lines of chargeback and namespaces add up exactly to the total: amounts are rounded by the largest-remainder method.`,
 		Options: []opt.Option{
 			{Long: "window", Short: "w", Arg: "1d|7d|30d", Help: "length of the window, ending now (default: 30d)"},
 			{Long: "start", Short: "S", Arg: "TIME", Help: "start of the window, instead of --window"},
@@ -54,7 +57,7 @@ The lines of chargeback add up exactly to the total: costs are rounded by the la
 			{Long: "json", Help: "print JSON"},
 			{Long: "yaml", Help: "print YAML"},
 			{Long: "html", Help: "print an HTML page that loads nothing else; for a job it has a timeline, charts and events"},
-			{Long: "csv", Help: "waste, idle, budget, chargeback, fairshare and findings: print CSV"},
+			{Long: "csv", Help: "waste, idle, budget, chargeback, namespaces, fairshare and findings: print CSV"},
 			{Long: "mail", Arg: "ADDRESS,...", Help: "mail the report as text and HTML instead of printing it; reports.mail in muster.yaml does so on a schedule"},
 			{Long: "from", Arg: "ADDRESS", Help: "sender of the mail (default: muster@HOST)"},
 			{Long: "smtp", Arg: "HOST:PORT", Help: "mail server, used with STARTTLS if it offers it, with TLS at port 465 (default: sendmail)"},
@@ -67,6 +70,7 @@ The lines of chargeback add up exactly to the total: costs are rounded by the la
 			{Line: "muster report user alice --window 30d --mail alice@example.org", What: "mails a month's report"},
 			{Line: "muster report waste --memory-below 50%", What: "lists the runs that held twice the memory that they needed, or more"},
 			{Line: "muster report idle -S 2026-10-01 -E 2026-11-01 -l 20", What: "lists the 20 users that wasted most GPU time in October"},
+			{Line: "muster report namespace serve --window 7d", What: "lists what each pod of namespace serve held in a week"},
 			{Line: "muster report chargeback -S 2026-10-01 -E 2026-11-01 --csv", What: "writes October's bill"},
 		},
 		Run: runReport,
@@ -100,6 +104,8 @@ func runReport(call *tool.Call) error {
 		"idle":       {},
 		"budget":     {},
 		"chargeback": {},
+		"namespaces": {},
+		"namespace":  {1, 1},
 		"fairshare":  {},
 		"findings":   {0, 1},
 	}
@@ -112,7 +118,7 @@ func runReport(call *tool.Call) error {
 	if !fits {
 		return &opt.UsageError{
 			Command: "muster report",
-			Text:    "name one job (12 or 36_7), or user [NAME], account NAME, site, waste, idle, budget, chargeback, fairshare or findings [USER]",
+			Text:    "name one job (12 or 36_7), or user [NAME], account NAME, site, waste, idle, budget, chargeback, namespaces, namespace NAME, fairshare or findings [USER]",
 		}
 	}
 	var err error
@@ -140,6 +146,12 @@ func runReport(call *tool.Call) error {
 		err = r.reportBudget()
 	case "chargeback":
 		err = r.plainTable("chargeback", "Bill, "+r.span(), 2, "Nothing ran.")
+	case "namespaces":
+		err = r.plainTable("namespaces", "Jobs and pods by namespace, "+r.span(), 4, "Nothing ran.")
+	case "namespace":
+		name := call.Operands[1]
+		r.query.By = name
+		err = r.plainTable("namespaces", "Pods of namespace "+name+", "+r.span(), 4, "No pod of namespace "+name+" ran.")
 	case "fairshare":
 		err = r.plainTable(
 			"fairshare",
@@ -177,14 +189,14 @@ func (r *reporting) readWindow(usual string) error {
 	r.query.Start, r.query.End = now.UnixNano()-span, now.UnixNano()
 	for name, at := range map[string]*int64{"start": &r.query.Start, "end": &r.query.End} {
 		if text := r.Opts.Text(name); text != "" {
-			sec, err := format.ParseTime(
+			seconds, err := format.ParseTime(
 				text,
 				format.Moment{Now: now.Unix(), Loc: r.Loc, Past: true},
 			)
 			if err != nil {
 				return r.Errorf("--%s=%s: %s", name, text, tool.BadTimeText(text))
 			}
-			*at = max(sec*tool.Second, 1)
+			*at = max(seconds*tool.Second, 1)
 		}
 	}
 	if r.query.End <= r.query.Start {
@@ -224,12 +236,14 @@ func (r *reporting) runReport(
 	if change != nil {
 		change(query)
 	}
-	rep := &apiv1.ReportReply{}
-	if err := fetch.UpToDate(r.Call, tool.MethodAcctReport, query, rep, func(seq uint64) { query.MinSeq = seq }); err != nil {
+	reply := &apiv1.ReportReply{}
+	if err := fetch.UpToDate(r.Call, tool.MethodAcctReport, query, reply, func(seq uint64) {
+		query.MinSeq = seq
+	}); err != nil {
 		return nil, err
 	}
-	fetch.WarnBehind(r.Call, rep.GetBehind())
-	return rep, nil
+	fetch.WarnBehind(r.Call, reply.GetBehind())
+	return reply, nil
 }
 
 // printReport writes the report as it was asked for.
@@ -279,18 +293,18 @@ func (r *reporting) printReport() error {
 
 // csvText is a report as CSV: names of columns, then values in base units;
 // what is not known is empty.
-func csvText(rep *apiv1.ReportReply) ([]byte, error) {
-	var b bytes.Buffer
-	w := csv.NewWriter(&b)
-	head := make([]string, len(rep.GetColumns()))
-	for i, col := range rep.GetColumns() {
-		head[i] = col.GetName()
-		if u := col.GetUnit(); u != "" {
+func csvText(reply *apiv1.ReportReply) ([]byte, error) {
+	var buffer bytes.Buffer
+	w := csv.NewWriter(&buffer)
+	head := make([]string, len(reply.GetColumns()))
+	for i, column := range reply.GetColumns() {
+		head[i] = column.GetName()
+		if u := column.GetUnit(); u != "" {
 			head[i] += " (" + u + ")"
 		}
 	}
 	lines := [][]string{head}
-	for _, row := range rep.GetRows() {
+	for _, row := range reply.GetRows() {
 		line := make([]string, len(head))
 		for i, cell := range row.GetCells() {
 			switch v := cell.GetKind().(type) {
@@ -307,21 +321,21 @@ func csvText(rep *apiv1.ReportReply) ([]byte, error) {
 	if err := w.WriteAll(lines); err != nil {
 		return nil, fmt.Errorf("write CSV: %w", err)
 	}
-	return b.Bytes(), nil
+	return buffer.Bytes(), nil
 }
 
 // tablePart is a report as a table of a page.
-func tablePart(heading string, rep *apiv1.ReportReply, head []string, none string) part {
+func tablePart(heading string, reply *apiv1.ReportReply, head []string, none string) part {
 	p := part{heading: heading, head: head, none: none}
-	for _, col := range rep.GetColumns() {
-		if col.GetKind() == "text" {
+	for _, column := range reply.GetColumns() {
+		if column.GetKind() == "text" {
 			p.texts++
 		}
 	}
-	for _, row := range rep.GetRows() {
+	for _, row := range reply.GetRows() {
 		line := make([]string, len(row.GetCells()))
 		for i, cell := range row.GetCells() {
-			line[i] = render.FigureText(cell, rep.GetColumns()[i])
+			line[i] = render.FigureText(cell, reply.GetColumns()[i])
 		}
 		p.rows = append(p.rows, line)
 	}
@@ -329,8 +343,8 @@ func tablePart(heading string, rep *apiv1.ReportReply, head []string, none strin
 }
 
 func (r *reporting) span() string {
-	k := render.NewClock(r.Call.Env)
-	return k.Time(r.query.GetStart()) + " to " + k.Time(r.query.GetEnd())
+	clock := render.NewClock(r.Call.Env)
+	return clock.Time(r.query.GetStart()) + " to " + clock.Time(r.query.GetEnd())
 }
 
 // efficiencyHead are the columns of the report efficiency, for people.
@@ -361,14 +375,14 @@ func (r *reporting) addUsage(by, key string) error {
 		if row.GetCells()[0].GetText() != key && by != "cluster" {
 			continue
 		}
-		for i, col := range figures.GetColumns() {
+		for i, column := range figures.GetColumns() {
 			if i > 0 && !row.GetCells()[i].GetNull() &&
-				!strings.Contains(render.FigureTitle(col.GetName()), "(") {
+				!strings.Contains(render.FigureTitle(column.GetName()), "(") {
 				p.pairs = append(
 					p.pairs,
 					[2]string{
-						render.FigureTitle(col.GetName()),
-						render.FigureText(row.GetCells()[i], col),
+						render.FigureTitle(column.GetName()),
+						render.FigureText(row.GetCells()[i], column),
 					},
 				)
 			}
@@ -380,15 +394,15 @@ func (r *reporting) addUsage(by, key string) error {
 }
 
 func (r *reporting) byTable(by, heading string, change func(q *apiv1.ReportQuery)) error {
-	rep, err := r.runReport("efficiency", by, change)
+	reply, err := r.runReport("efficiency", by, change)
 	if err != nil {
 		return err
 	}
 	r.page.parts = append(
 		r.page.parts,
-		tablePart(heading, rep, efficiencyHead(strings.ToUpper(by[:1])+by[1:]), "No run ended."),
+		tablePart(heading, reply, efficiencyHead(strings.ToUpper(by[:1])+by[1:]), "No run ended."),
 	)
-	r.tree = append(r.tree, tree.Member{Key: "by_" + by, Value: reportTree(rep)})
+	r.tree = append(r.tree, tree.Member{Key: "by_" + by, Value: reportTree(reply)})
 	return nil
 }
 
@@ -404,12 +418,14 @@ func (r *reporting) reportUser(name string) error {
 	if err := r.byTable("name", "By job name, those that held most first", nil); err != nil {
 		return err
 	}
-	var rep apiv1.AdviceReply
+	var reply apiv1.AdviceReply
 	query := &apiv1.AdviceQuery{User: name, Cluster: r.PastCluster()}
-	if err := fetch.UpToDate(r.Call, tool.MethodAcctAdvise, query, &rep, func(seq uint64) { query.MinSeq = seq }); err != nil {
+	if err := fetch.UpToDate(r.Call, tool.MethodAcctAdvise, query, &reply, func(seq uint64) {
+		query.MinSeq = seq
+	}); err != nil {
 		return err
 	}
-	r.addAdvice(rep.GetAdvice(), true)
+	r.addAdvice(reply.GetAdvice(), true)
 	return nil
 }
 
@@ -461,39 +477,39 @@ func (r *reporting) objectives() error {
 
 // addFigures adds a part with the rows of a report of the service, if it has any.
 func (r *reporting) addFigures(name string, p part) error {
-	rep, err := r.runReport(name, "", nil)
-	if err != nil || len(rep.GetRows()) == 0 {
+	reply, err := r.runReport(name, "", nil)
+	if err != nil || len(reply.GetRows()) == 0 {
 		return err
 	}
-	for _, col := range rep.GetColumns() {
-		p.head = append(p.head, col.GetName())
+	for _, column := range reply.GetColumns() {
+		p.head = append(p.head, column.GetName())
 	}
-	for _, row := range rep.GetRows() {
+	for _, row := range reply.GetRows() {
 		line := make([]string, len(p.head))
 		for i, cell := range row.GetCells() {
-			line[i] = render.FigureText(cell, rep.GetColumns()[i])
+			line[i] = render.FigureText(cell, reply.GetColumns()[i])
 		}
 		p.rows = append(p.rows, line)
 	}
 	r.page.parts = append(r.page.parts, p)
-	r.tree = append(r.tree, tree.Member{Key: name, Value: reportTree(rep)})
+	r.tree = append(r.tree, tree.Member{Key: name, Value: reportTree(reply)})
 	return nil
 }
 
 func (r *reporting) reportWaste() error {
 	below := 0.5
 	if text := r.Opts.Text("memory-below"); text != "" {
-		v, err := strconv.ParseFloat(strings.TrimSuffix(text, "%"), 64)
-		if err != nil || !(v > 0 && v <= 100) {
+		value, err := strconv.ParseFloat(strings.TrimSuffix(text, "%"), 64)
+		if err != nil || !(value > 0 && value <= 100) {
 			return r.Errorf("--memory-below=%s: expected a percentage, such as 50%%", text)
 		}
-		below = v / 100
+		below = value / 100
 	}
-	rep, err := r.runReport("waste", "", func(q *apiv1.ReportQuery) { q.Below = below })
+	reply, err := r.runReport("waste", "", func(q *apiv1.ReportQuery) { q.Below = below })
 	if err != nil {
 		return err
 	}
-	r.table, r.tree = rep, reportTree(rep)
+	r.table, r.tree = reply, reportTree(reply)
 	r.page.title = fmt.Sprintf(
 		"Runs whose peak memory stayed below %g %% of what they held, %s",
 		100*below,
@@ -515,13 +531,13 @@ func (r *reporting) reportWaste() error {
 		texts: 5,
 		none:  "There are none.",
 	}
-	for _, row := range rep.GetRows() {
-		c := row.GetCells()
-		line := make([]string, len(c))
-		for i := range c {
-			line[i] = render.FigureText(c[i], rep.GetColumns()[i])
+	for _, row := range reply.GetRows() {
+		cells := row.GetCells()
+		line := make([]string, len(cells))
+		for i := range cells {
+			line[i] = render.FigureText(cells[i], reply.GetColumns()[i])
 		}
-		line[6], line[7] = render.GiB(c[6].GetInt()), render.GiB(c[7].GetInt())
+		line[6], line[7] = render.GiB(cells[6].GetInt()), render.GiB(cells[7].GetInt())
 		p.rows = append(p.rows, line)
 	}
 	r.page.parts = append(r.page.parts, p)
@@ -529,25 +545,25 @@ func (r *reporting) reportWaste() error {
 }
 
 func (r *reporting) reportBudget() error {
-	rep, err := r.runReport("budget", "", nil)
+	reply, err := r.runReport("budget", "", nil)
 	if err != nil {
 		return err
 	}
-	r.table, r.tree = rep, reportTree(rep)
-	r.page.title = "Budgets, " + render.NewClock(r.Call.Env).Time(rep.GetEnd())
-	for _, row := range rep.GetRows() {
-		c := row.GetCells()
+	r.table, r.tree = reply, reportTree(reply)
+	r.page.title = "Budgets, " + render.NewClock(r.Call.Env).Time(reply.GetEnd())
+	for _, row := range reply.GetRows() {
+		cells := row.GetCells()
 		money := func(i int) string {
 			return strings.TrimSpace(
-				fmt.Sprintf("%.2f %s", c[i].GetFloat(), rep.GetColumns()[i].GetUnit()),
+				fmt.Sprintf("%.2f %s", cells[i].GetFloat(), reply.GetColumns()[i].GetUnit()),
 			)
 		}
-		day := func(i int) string { return format.Time(c[i].GetInt(), r.Loc)[:10] }
-		spent := c[5].GetFloat()
-		elapsed := c[6].GetFloat()
-		forecast := c[7].GetFloat() / c[3].GetFloat()
+		day := func(i int) string { return format.Time(cells[i].GetInt(), r.Loc)[:10] }
+		spent := cells[5].GetFloat()
+		elapsed := cells[6].GetFloat()
+		forecast := cells[7].GetFloat() / cells[3].GetFloat()
 		p := part{
-			heading: fmt.Sprintf("%s, %s to %s, %s", c[0].GetText(), day(1), day(2), money(3)),
+			heading: fmt.Sprintf("%s, %s to %s, %s", cells[0].GetText(), day(1), day(2), money(3)),
 			bars: []render.Bar{
 				{
 					Label: "Spent",
@@ -556,13 +572,13 @@ func (r *reporting) reportBudget() error {
 				}, {Label: "Time", Share: &elapsed, Text: ""}, {Label: "Forecast", Share: &forecast, Text: money(7) +
 					" at its end, as in the last seven days"}},
 		}
-		if !c[8].GetNull() {
+		if !cells[8].GetNull() {
 			p.list = append(p.list, "It runs out on "+day(8)+".")
 		}
-		if !c[9].GetNull() {
-			p.list = append(p.list, fmt.Sprintf("Warning: %d %% are passed.", c[9].GetInt()))
+		if !cells[9].GetNull() {
+			p.list = append(p.list, fmt.Sprintf("Warning: %d %% are passed.", cells[9].GetInt()))
 		}
-		if len(c) > 10 && c[10].GetInt() > 0 {
+		if len(cells) > 10 && cells[10].GetInt() > 0 {
 			p.list = append(
 				p.list,
 				"It is enforced: jobs wait that what is left would not pay for (muster why).",
@@ -570,7 +586,7 @@ func (r *reporting) reportBudget() error {
 		}
 		r.page.parts = append(r.page.parts, p)
 	}
-	if len(rep.GetRows()) == 0 {
+	if len(reply.GetRows()) == 0 {
 		r.page.parts = append(
 			r.page.parts,
 			part{
@@ -583,21 +599,21 @@ func (r *reporting) reportBudget() error {
 
 // plainTable is a report that is one table, as the service gives it.
 func (r *reporting) plainTable(name, title string, texts int, none string) error {
-	rep, err := r.runReport(name, "", nil)
+	reply, err := r.runReport(name, r.query.GetBy(), nil)
 	if err != nil {
 		return err
 	}
-	r.table, r.tree = rep, reportTree(rep)
+	r.table, r.tree = reply, reportTree(reply)
 	r.page.title = title
-	head := make([]string, len(rep.GetColumns()))
-	for i, col := range rep.GetColumns() {
-		head[i] = col.GetName()
+	head := make([]string, len(reply.GetColumns()))
+	for i, column := range reply.GetColumns() {
+		head[i] = column.GetName()
 	}
 	p := part{head: head, texts: texts, none: none}
-	for _, row := range rep.GetRows() {
+	for _, row := range reply.GetRows() {
 		line := make([]string, len(head))
 		for i, cell := range row.GetCells() {
-			line[i] = render.FigureText(cell, rep.GetColumns()[i])
+			line[i] = render.FigureText(cell, reply.GetColumns()[i])
 		}
 		p.rows = append(p.rows, line)
 	}

@@ -125,7 +125,7 @@ func microsText(n int64) string {
 // countersTree is the same as data: bytes, microseconds and numbers, by the names of
 // views.
 func countersTree(usage *apiv1.Usage) tree.Object {
-	out := tree.Object{
+	object := tree.Object{
 		{Key: "read_bytes", Value: usage.GetReadBytes()},
 		{Key: "write_bytes", Value: usage.GetWriteBytes()},
 		{Key: "maj_faults", Value: usage.GetMajFaults()},
@@ -135,7 +135,7 @@ func countersTree(usage *apiv1.Usage) tree.Object {
 		if n, ok := counted(usage, counter.Counter); ok {
 			value = n
 		}
-		out = append(out, tree.Member{Key: counter.Name, Value: value})
+		object = append(object, tree.Member{Key: counter.Name, Value: value})
 	}
-	return out
+	return object
 }

@@ -46,18 +46,18 @@ type lifeEvent struct {
 const waitClasses = 5
 
 // lifeOf makes the band of a run.
-func lifeOf(rep *apiv1.JobReportReply, clock render.Clock) *life {
-	run := rep.GetRun()
+func lifeOf(reply *apiv1.JobReportReply, clock render.Clock) *life {
+	run := reply.GetRun()
 	band := &life{
 		from:  run.GetSubmit(),
-		until: cmp.Or(run.GetEnd(), rep.GetNow()),
+		until: cmp.Or(run.GetEnd(), reply.GetNow()),
 		clock: clock,
 	}
 	if band.until <= band.from {
 		return nil
 	}
 	classes := map[string]string{}
-	for _, period := range rep.GetPeriods() {
+	for _, period := range reply.GetPeriods() {
 		reason := reasonWords(period.GetReason())
 		code := period.GetReason().GetCode()
 		if classes[code] == "" {
@@ -65,7 +65,7 @@ func lifeOf(rep *apiv1.JobReportReply, clock render.Clock) *life {
 		}
 		band.addSpan(classes[code], "waited: "+reason, period.GetFrom(), cmp.Or(period.GetTo(), band.until))
 	}
-	if len(rep.GetPeriods()) == 0 {
+	if len(reply.GetPeriods()) == 0 {
 		band.addSpan("w0", "waited", band.from, cmp.Or(run.GetStart(), band.until))
 	}
 	if run.GetStart() != 0 {
@@ -105,25 +105,29 @@ func (l *life) place(at int64) float64 {
 }
 
 // describe is how long a stretch took.
-func (l *life) describe(s lifeSpan) string {
-	return format.Duration((s.until-s.from)/tool.Second) + " from " + l.clock.Time(s.from)
+func (l *life) describe(span lifeSpan) string {
+	return format.Duration((span.until-span.from)/tool.Second) + " from " + l.clock.Time(span.from)
 }
 
 // drawJob adds what only the drawn form has. What cannot be read is missing with a reason.
-func (r *reporting) drawJob(id string, rep *apiv1.JobReportReply) {
-	band := part{heading: "Its life", form: drawnForm, life: lifeOf(rep, render.NewClock(r.Call.Env))}
-	events := r.jobEvents(id, rep, band.life)
+func (r *reporting) drawJob(id string, reply *apiv1.JobReportReply) {
+	band := part{
+		heading: "Its life", form: drawnForm, life: lifeOf(reply, render.NewClock(r.Call.Env)),
+	}
+	events := r.jobEvents(id, reply, band.life)
 	gpus := part{heading: "Its GPUs over time", form: drawnForm}
-	if rep.GetRun().GetStart() != 0 && render.GPUsOf(rep.GetRun().GetAllocTres()) > 0 {
+	if reply.GetRun().GetStart() != 0 && render.GPUsOf(reply.GetRun().GetAllocTres()) > 0 {
 		gpus.list, gpus.charted = r.jobGPUs(id)
 	}
-	nodes := part{heading: "CPU and memory over time", form: drawnForm, charted: render.ChartNodes(rep)}
-	if more := rep.GetUsageMore(); more > 0 && len(nodes.charted) > 0 {
+	nodes := part{
+		heading: "CPU and memory over time", form: drawnForm, charted: render.ChartNodes(reply),
+	}
+	if more := reply.GetUsageMore(); more > 0 && len(nodes.charted) > 0 {
 		nodes.list = []string{fmt.Sprintf("%d more nodes are not drawn.", more)}
 	}
 	// The head comes first, advice last but for the events.
 	head, rest := r.page.parts[0], r.page.parts[1:]
-	head.pairs = append(head.pairs, submission(rep.GetRun())...)
+	head.pairs = append(head.pairs, submission(reply.GetRun())...)
 	parts := []part{head, band}
 	parts = append(parts, rest[:len(rest)-1]...)
 	parts = append(parts, gpus, nodes, rest[len(rest)-1], events)
@@ -170,8 +174,8 @@ func (r *reporting) jobGPUs(id string) (missing []string, charted []render.Chart
 }
 
 // hasFigures tells whether anything of a device was measured.
-func hasFigures(c render.Charted) bool {
-	return slices.ContainsFunc(c.Charts, func(chart render.Chart) bool { return !chart.None })
+func hasFigures(charted render.Charted) bool {
+	return slices.ContainsFunc(charted.Charts, func(chart render.Chart) bool { return !chart.None })
 }
 
 func refusalText(err error) string {
@@ -180,7 +184,7 @@ func refusalText(err error) string {
 }
 
 // jobEvents lists the events of a job, and marks them on the band of its life.
-func (r *reporting) jobEvents(id string, rep *apiv1.JobReportReply, band *life) part {
+func (r *reporting) jobEvents(id string, reply *apiv1.JobReportReply, band *life) part {
 	out := part{
 		heading: "Events",
 		form:    drawnForm,
@@ -193,27 +197,27 @@ func (r *reporting) jobEvents(id string, rep *apiv1.JobReportReply, band *life) 
 		out.list = []string{"The ledger of another cluster is not read here."}
 		return out
 	}
-	list, more, err := r.readEvents(id, rep)
+	list, more, err := r.readEvents(id, reply)
 	if err != nil {
 		out.list = []string{"Its events cannot be read: " + refusalText(err)}
 		return out
 	}
-	for _, e := range list {
-		at := render.FormatTime(r.Call, e.GetAt())
-		by := e.GetActorKind()
-		if e.GetActor() != "" {
-			by = e.GetActor()
+	for _, event := range list {
+		at := render.FormatTime(r.Call, event.GetAt())
+		by := event.GetActorKind()
+		if event.GetActor() != "" {
+			by = event.GetActor()
 		}
 		if band != nil {
-			band.mark(e.GetAt(), e.GetKind()+" "+at)
+			band.mark(event.GetAt(), event.GetKind()+" "+at)
 		}
 		// The page says whose job it is.
-		e.User, e.Account = "", ""
-		if e.GetJob() == id {
-			e.Job = ""
+		event.User, event.Account = "", ""
+		if event.GetJob() == id {
+			event.Job = ""
 		}
-		facts := strings.TrimSpace(string(render.EventFacts(r.Call, nil, e)))
-		out.rows = append(out.rows, []string{at, e.GetKind(), facts, by})
+		facts := strings.TrimSpace(string(render.EventFacts(render.NewClock(r.Call.Env), nil, event)))
+		out.rows = append(out.rows, []string{at, event.GetKind(), facts, by})
 	}
 	switch {
 	case more:
@@ -226,13 +230,13 @@ func (r *reporting) jobEvents(id string, rep *apiv1.JobReportReply, band *life) 
 
 // readEvents reads the events of a job since its submission.
 func (r *reporting) readEvents(id string, rep *apiv1.JobReportReply) (list []*apiv1.EventInfo, more bool, err error) {
-	req := &apiv1.EventsRequest{Jobs: []string{id}, Since: max(rep.GetRun().GetSubmit(), 1)}
+	request := &apiv1.EventsRequest{Jobs: []string{id}, Since: max(rep.GetRun().GetSubmit(), 1)}
 	if end := rep.GetRun().GetEnd(); end != 0 {
 		// Its nodes report what was used soon after the end; what is later is about its archive.
-		req.Until = end + 3600*tool.Second
+		request.Until = end + 3600*tool.Second
 	}
 	errEnough := errors.New("enough events")
-	err = fetch.Stream(r.Call, tool.MethodEvents, req, func(reply *apiv1.EventsReply) error {
+	err = fetch.Stream(r.Call, tool.MethodEvents, request, func(reply *apiv1.EventsReply) error {
 		list = append(list, reply.GetEvents()...)
 		if len(list) > maxReportEvents {
 			return errEnough
@@ -254,40 +258,56 @@ func (l *life) write(b *strings.Builder) {
 	from, until := l.clock.Time(l.from), l.clock.Time(l.until)
 	fmt.Fprintf(b, `<svg class="life" viewBox="0 0 1000 30" preserveAspectRatio="none" role="img" aria-label="%s">`,
 		e("from "+from+" to "+until))
-	for _, s := range l.spans {
-		begin := l.place(s.from)
-		length := l.place(s.until) - begin
+	for _, span := range l.spans {
+		begin := l.place(span.from)
+		length := l.place(span.until) - begin
 		fmt.Fprintf(b, `<rect class="%s" x="%.1f" y="6" width="%.1f" height="18"><title>%s</title></rect>`,
-			s.class, begin, max(length, 1), e(s.label+", "+l.describe(s)))
+			span.class, begin, max(length, 1), e(span.label+", "+l.describe(span)))
 	}
-	for _, m := range l.events {
-		fmt.Fprintf(b, `<path class="mark" d="M%.1f 0V30"><title>%s</title></path>`, l.place(m.at), e(m.text))
+	for _, event := range l.events {
+		fmt.Fprintf(
+			b,
+			`<path class="mark" d="M%.1f 0V30"><title>%s</title></path>`,
+			l.place(event.at),
+			e(event.text),
+		)
 	}
 	fmt.Fprintf(b, "</svg>\n<p class=\"ends\"><span>%s</span><span>%s</span></p>\n<ul class=\"legend\">", e(from), e(until))
-	for _, s := range l.spans {
-		if s.until-s.from < tool.Second {
+	for _, span := range l.spans {
+		if span.until-span.from < tool.Second {
 			continue
 		}
-		fmt.Fprintf(b, `<li><i class="%s"></i><b>%s</b> %s</li>`, s.class, e(s.label), e(l.describe(s)))
+		fmt.Fprintf(
+			b,
+			`<li><i class="%s"></i><b>%s</b> %s</li>`,
+			span.class,
+			e(span.label),
+			e(l.describe(span)),
+		)
 	}
 	b.WriteString("</ul>\n")
 }
 
 // writeCharted writes figures over time.
-func writeCharted(b *strings.Builder, list []render.Charted) {
+func writeCharted(text *strings.Builder, list []render.Charted) {
 	e := plainHTML
-	for _, c := range list {
-		fmt.Fprintf(b, "<h3>%s <small>%s</small></h3>\n<div class=\"charts\">", e(c.Name), e(c.UUID))
-		for i := range c.Charts {
-			chart := &c.Charts[i]
-			fmt.Fprintf(b, "<figure><figcaption>%s", e(chart.Name))
+	for _, charted := range list {
+		fmt.Fprintf(
+			text,
+			"<h3>%s <small>%s</small></h3>\n<div class=\"charts\">",
+			e(charted.Name),
+			e(charted.UUID),
+		)
+		for i := range charted.Charts {
+			chart := &charted.Charts[i]
+			fmt.Fprintf(text, "<figure><figcaption>%s", e(chart.Name))
 			if chart.None {
-				b.WriteString("</figcaption><p>not measured</p></figure>")
+				text.WriteString("</figcaption><p>not measured</p></figure>")
 				continue
 			}
-			fmt.Fprintf(b, "<br><b>%s</b> to %s</figcaption>", e(chart.Mean), e(chart.Most))
+			fmt.Fprintf(text, "<br><b>%s</b> to %s</figcaption>", e(chart.Mean), e(chart.Most))
 			fmt.Fprintf(
-				b,
+				text,
 				`<svg viewBox="0 0 %d 100" preserveAspectRatio="none" role="img" aria-label="%s"><path class="area" d="%s"/><path class="curve" d="%s"/></svg></figure>`,
 				chart.Width,
 				e(chart.Name+" over time: mean "+chart.Mean+", most "+chart.Most),
@@ -295,7 +315,7 @@ func writeCharted(b *strings.Builder, list []render.Charted) {
 				chart.Line,
 			)
 		}
-		b.WriteString("</div>\n")
+		text.WriteString("</div>\n")
 	}
 }
 

@@ -15,20 +15,22 @@ import (
 
 // reportJob is the report about one run.
 func (r *reporting) reportJob(id string) error {
-	var rep apiv1.JobReportReply
+	var reply apiv1.JobReportReply
 	query := &apiv1.JobReportQuery{Job: id, Cluster: r.PastCluster()}
-	if err := fetch.UpToDate(r.Call, tool.MethodAcctJobReport, query, &rep, func(seq uint64) { query.MinSeq = seq }); err != nil {
+	if err := fetch.UpToDate(r.Call, tool.MethodAcctJobReport, query, &reply, func(seq uint64) {
+		query.MinSeq = seq
+	}); err != nil {
 		return err
 	}
-	fetch.WarnBehind(r.Call, rep.GetBehind())
-	if rep.GetRun() == nil {
+	fetch.WarnBehind(r.Call, reply.GetBehind())
+	if reply.GetRun() == nil {
 		return r.Errorf("there is no job %s", id)
 	}
-	r.jobPage(id, &rep)
+	r.jobPage(id, &reply)
 	if r.Opts.On("html") || r.Opts.Text("mail") != "" {
-		r.drawJob(id, &rep)
+		r.drawJob(id, &reply)
 	}
-	r.tree = append(jobReportTree(&rep), r.tree...)
+	r.tree = append(jobReportTree(&reply), r.tree...)
 	return nil
 }
 
@@ -40,8 +42,8 @@ func share(num, den float64) *float64 {
 	return &v
 }
 
-func (r *reporting) jobPage(id string, rep *apiv1.JobReportReply) {
-	run, k := rep.GetRun(), render.NewClock(r.Call.Env)
+func (r *reporting) jobPage(id string, reply *apiv1.JobReportReply) {
+	run, clock := reply.GetRun(), render.NewClock(r.Call.Env)
 	running := run.GetEnd() == 0
 	r.page.title = fmt.Sprintf(
 		"Job %s %s of %s in %s: %s",
@@ -53,7 +55,7 @@ func (r *reporting) jobPage(id string, rep *apiv1.JobReportReply) {
 	)
 	head := part{}
 	add := func(label, value string) { head.pairs = append(head.pairs, [2]string{label, value}) }
-	add("Submitted", k.Time(run.GetSubmit()))
+	add("Submitted", clock.Time(run.GetSubmit()))
 	switch {
 	case run.GetStart() != 0:
 		add("Waited", format.Duration((run.GetStart()-run.GetSubmit())/tool.Second))
@@ -79,7 +81,7 @@ func (r *reporting) jobPage(id string, rep *apiv1.JobReportReply) {
 			"Waits",
 			fmt.Sprintf(
 				"%s so far: %s (muster why %s)",
-				format.Duration((rep.GetNow()-run.GetSubmit())/tool.Second),
+				format.Duration((reply.GetNow()-run.GetSubmit())/tool.Second),
 				run.GetReason(),
 				id,
 			),
@@ -88,22 +90,22 @@ func (r *reporting) jobPage(id string, rep *apiv1.JobReportReply) {
 		add("Waited", format.Duration((run.GetEnd()-run.GetSubmit())/tool.Second)+
 			", and never started")
 	}
-	if rep.Cost != nil {
-		add("Cost", strings.TrimSpace(fmt.Sprintf("%.2f %s", rep.GetCost(), rep.GetCurrency())))
+	if reply.Cost != nil {
+		add("Cost", strings.TrimSpace(fmt.Sprintf("%.2f %s", reply.GetCost(), reply.GetCurrency())))
 	}
-	if rep.EnergyJoules != nil {
-		text := fmt.Sprintf("%.3f kWh", rep.GetEnergyJoules()/3.6e6)
-		if rep.CarbonGrams != nil {
-			text += fmt.Sprintf(", %.3f kg CO2e", rep.GetCarbonGrams()/1000)
+	if reply.EnergyJoules != nil {
+		text := fmt.Sprintf("%.3f kWh", reply.GetEnergyJoules()/3.6e6)
+		if reply.CarbonGrams != nil {
+			text += fmt.Sprintf(", %.3f kg CO2e", reply.GetCarbonGrams()/1000)
 		}
 		add("Energy", text)
 	}
 	r.page.parts = append(r.page.parts, head)
 	waits := part{heading: "Why it waited"}
-	for _, period := range rep.GetPeriods() {
+	for _, period := range reply.GetPeriods() {
 		to := period.GetTo()
 		if to == 0 {
-			to = rep.GetNow()
+			to = reply.GetNow()
 		}
 		if to-period.GetFrom() < tool.Second {
 			continue
@@ -111,21 +113,21 @@ func (r *reporting) jobPage(id string, rep *apiv1.JobReportReply) {
 		waits.pairs = append(
 			waits.pairs,
 			[2]string{format.Duration((to - period.GetFrom()) / tool.Second), "from " +
-				k.Time(period.GetFrom()) + ": " + reasonWords(period.GetReason())},
+				clock.Time(period.GetFrom()) + ": " + reasonWords(period.GetReason())},
 		)
 	}
 	r.page.parts = append(r.page.parts, waits)
-	r.useParts(rep, running)
+	r.useParts(reply, running)
 	if run.GetHasUsage() {
 		r.page.parts = append(r.page.parts, movedPart(run.GetUsage()))
 	}
-	r.overTime(rep)
-	r.addAdvice(rep.GetAdvice(), false)
-	r.brief = briefPage(&r.page, rep, running)
+	r.overTime(reply)
+	r.addAdvice(reply.GetAdvice(), false)
+	r.brief = briefPage(&r.page, reply, running)
 }
 
 // briefPage is what a mail says of a run: nothing in it can begin a line that a user chose.
-func briefPage(full *page, rep *apiv1.JobReportReply, running bool) *page {
+func briefPage(full *page, reply *apiv1.JobReportReply, running bool) *page {
 	out := &page{title: render.Clean(full.title)}
 	use := part{}
 	for _, pair := range full.parts[0].pairs {
@@ -133,7 +135,7 @@ func briefPage(full *page, rep *apiv1.JobReportReply, running bool) *page {
 			use.pairs = append(use.pairs, [2]string{pair[0], render.Clean(pair[1])})
 		}
 	}
-	if nodes := rep.GetNodes(); len(nodes) > 0 {
+	if nodes := reply.GetNodes(); len(nodes) > 0 {
 		for _, bar := range useBars(nodes, running) {
 			value := "not measured"
 			if bar.Share != nil {
@@ -145,7 +147,7 @@ func briefPage(full *page, rep *apiv1.JobReportReply, running bool) *page {
 			use.pairs = append(use.pairs, [2]string{bar.Label, value})
 		}
 	}
-	if list := rep.GetAdvice(); len(list) > 0 {
+	if list := reply.GetAdvice(); len(list) > 0 {
 		use.pairs = append(use.pairs, [2]string{"Advice", render.Clean(adviceLine(list[0]))})
 	}
 	out.parts = []part{use}
@@ -161,28 +163,28 @@ func adviceLine(advice *apiv1.UsageAdvice) string {
 }
 
 // reasonWords is a reason with its numbers.
-func reasonWords(x *apiv1.Reason) string {
-	text := cmp.Or(x.GetCode(), "None")
-	if x.GetTres() != "" {
-		text += " " + x.GetTres()
+func reasonWords(reason *apiv1.Reason) string {
+	text := cmp.Or(reason.GetCode(), "None")
+	if reason.GetTres() != "" {
+		text += " " + reason.GetTres()
 	}
-	if x.GetAsked() != 0 || x.GetLimit() != 0 {
+	if reason.GetAsked() != 0 || reason.GetLimit() != 0 {
 		text += fmt.Sprintf(
 			" (asked %d, used %d, limit %d)",
-			x.GetAsked(),
-			x.GetUsed(),
-			x.GetLimit(),
+			reason.GetAsked(),
+			reason.GetUsed(),
+			reason.GetLimit(),
 		)
 	}
-	if x.GetDetail() != "" {
-		text += ": " + x.GetDetail()
+	if reason.GetDetail() != "" {
+		text += ": " + reason.GetDetail()
 	}
 	return text
 }
 
 // useParts shows the use in all, and node by node where there are several.
-func (r *reporting) useParts(rep *apiv1.JobReportReply, running bool) {
-	nodes := rep.GetNodes()
+func (r *reporting) useParts(reply *apiv1.JobReportReply, running bool) {
+	nodes := reply.GetNodes()
 	if len(nodes) == 0 {
 		return
 	}
@@ -190,9 +192,9 @@ func (r *reporting) useParts(rep *apiv1.JobReportReply, running bool) {
 	if running {
 		all.list = append(all.list, "It runs: what it used is known when it ends.")
 	}
-	for _, n := range nodes {
-		if n.GetLost() {
-			all.list = append(all.list, "Node "+n.GetNode()+
+	for _, node := range nodes {
+		if node.GetLost() {
+			all.list = append(all.list, "Node "+node.GetNode()+
 				" was lost: what was used there is not known.")
 		}
 	}
@@ -232,38 +234,38 @@ func (r *reporting) useParts(rep *apiv1.JobReportReply, running bool) {
 
 // overTime shows what was sampled of CPU and memory, node by node, in parts of
 // what the run held there.
-func (r *reporting) overTime(rep *apiv1.JobReportReply) {
+func (r *reporting) overTime(reply *apiv1.JobReportReply) {
 	width := 0
-	for _, u := range rep.GetUsage() {
-		for _, p := range u.GetPoints() {
-			width = max(width, int(p.GetAt())+1)
+	for _, history := range reply.GetUsage() {
+		for _, point := range history.GetPoints() {
+			width = max(width, int(point.GetAt())+1)
 		}
 	}
 	if width == 0 {
 		return
 	}
 	held := map[string]*apiv1.JobReportNode{}
-	for _, n := range rep.GetNodes() {
-		held[n.GetNode()] = n
+	for _, node := range reply.GetNodes() {
+		held[node.GetNode()] = node
 	}
 	steps := []rune(render.BlockLevels)
 	r.page.steps, _ = render.BarLevels(r.Call)
 	p := part{
 		heading: fmt.Sprintf(
 			"Over time, from %s, %s a column",
-			render.NewClock(r.Call.Env).Time(rep.GetUsageFrom()),
-			format.Duration(rep.GetUsageStep()/tool.Second),
+			render.NewClock(r.Call.Env).Time(reply.GetUsageFrom()),
+			format.Duration(reply.GetUsageStep()/tool.Second),
 		),
 		head:  []string{"Node", "What", "", "Mean", "Most"},
 		texts: 3,
 		drawn: true,
 		form:  textForm,
 	}
-	for _, usage := range rep.GetUsage() {
+	for _, usage := range reply.GetUsage() {
 		cpus, rss := make([]*float64, width), make([]*float64, width)
-		for _, x := range usage.GetPoints() {
-			bytes := float64(x.GetRss())
-			cpus[x.GetAt()], rss[x.GetAt()] = x.Cpus, &bytes
+		for _, point := range usage.GetPoints() {
+			bytes := float64(point.GetRss())
+			cpus[point.GetAt()], rss[point.GetAt()] = point.Cpus, &bytes
 		}
 		node := held[usage.GetNode()]
 		if line, mean, most, ok := render.DrawLine(cpus, float64(node.GetCpus()), steps); ok {
@@ -291,7 +293,7 @@ func (r *reporting) overTime(rep *apiv1.JobReportReply) {
 			)
 		}
 	}
-	if more := rep.GetUsageMore(); more > 0 {
+	if more := reply.GetUsageMore(); more > 0 {
 		p.list = append(
 			p.list,
 			fmt.Sprintf(
@@ -357,19 +359,21 @@ func useBars(nodes []*apiv1.JobReportNode, running bool) []render.Bar {
 			memory.Text += fmt.Sprintf(", on %d of %d nodes", memSeen, len(nodes))
 		}
 	}
-	out := []render.Bar{cpu, memory}
+	bars := []render.Bar{cpu, memory}
 	if gpus > 0 {
-		g := render.Bar{
+		bar := render.Bar{
 			Label: "GPU",
 			Share: share(util, gpuHeld),
 			Text:  fmt.Sprintf("utilisation of %d GPUs", gpus),
 		}
 		if measuredGPUs > 0 && measuredGPUs < gpus {
-			g.Text = fmt.Sprintf("utilisation of %d GPUs, %d of them measured", gpus, measuredGPUs)
+			bar.Text = fmt.Sprintf(
+				"utilisation of %d GPUs, %d of them measured", gpus, measuredGPUs,
+			)
 		}
-		out = append(out, g)
+		bars = append(bars, bar)
 	}
-	return out
+	return bars
 }
 
 // addAdvice adds what to change.
@@ -421,11 +425,11 @@ func knownOrNull[T any](p *T) any {
 
 // jobReportTree is the report as data: seconds, bytes, null where nothing was
 // measured.
-func jobReportTree(rep *apiv1.JobReportReply) tree.Object {
-	run := rep.GetRun()
+func jobReportTree(reply *apiv1.JobReportReply) tree.Object {
+	run := reply.GetRun()
 	sec := func(ns int64) float64 { return float64(ns) / 1e9 }
 	nodes, waits := tree.List{}, tree.List{}
-	for _, node := range rep.GetNodes() {
+	for _, node := range reply.GetNodes() {
 		gpus := tree.List{}
 		for _, gpu := range node.GetGpus() {
 			object := tree.Object{{Key: "uuid", Value: gpu.GetUuid()}, {Key: "index", Value: int64(gpu.GetIndex())}, {Key: "type", Value: gpu.GetType()}, {Key: "held_seconds", Value: sec(gpu.GetHeld())}}
@@ -451,24 +455,53 @@ func jobReportTree(rep *apiv1.JobReportReply) tree.Object {
 			{Key: "held_seconds", Value: sec(node.GetHeld())}, {Key: "lost", Value: node.GetLost()}, {Key: "cpu_seconds", Value: cpu}, {Key: "peak_memory_bytes", Value: knownOrNull(node.PeakRss)}, {Key: "gpus", Value: gpus}})
 	}
 	usage := tree.List{}
-	for _, u := range rep.GetUsage() {
+	for _, history := range reply.GetUsage() {
 		points := tree.List{}
-		for _, p := range u.GetPoints() {
-			points = append(points, tree.Object{{Key: "at", Value: (rep.GetUsageFrom() + int64(p.GetAt())*rep.GetUsageStep()) / tool.Second}, {Key: "cpus", Value: knownOrNull(p.Cpus)}, {Key: "memory_bytes", Value: p.GetRss()}})
+		for _, point := range history.GetPoints() {
+			points = append(
+				points,
+				tree.Object{{Key: "at", Value: (reply.GetUsageFrom() +
+					int64(
+						point.GetAt(),
+					)*reply.GetUsageStep()) / tool.Second}, {
+					Key: "cpus", Value: knownOrNull(point.Cpus),
+				}, {Key: "memory_bytes", Value: point.GetRss()}},
+			)
 		}
-		usage = append(usage, tree.Object{{Key: "node", Value: u.GetNode()}, {Key: "samples", Value: int64(u.GetSamples())}, {Key: "points", Value: points}})
+		usage = append(
+			usage,
+			tree.Object{
+				{Key: "node", Value: history.GetNode()},
+				{Key: "samples", Value: int64(history.GetSamples())},
+				{Key: "points", Value: points},
+			},
+		)
 	}
-	for _, p := range rep.GetPeriods() {
-		waits = append(waits, tree.Object{{Key: "reason", Value: render.ReasonTree(p.GetReason())}, {Key: "from", Value: p.GetFrom() / tool.Second}, {Key: "to", Value: p.GetTo() / tool.Second}})
+	for _, period := range reply.GetPeriods() {
+		waits = append(
+			waits,
+			tree.Object{
+				{Key: "reason", Value: render.ReasonTree(period.GetReason())},
+				{Key: "from", Value: period.GetFrom() / tool.Second},
+				{Key: "to", Value: period.GetTo() / tool.Second},
+			},
+		)
 	}
 	var counters any
 	if run.GetHasUsage() {
 		counters = countersTree(run.GetUsage())
 	}
-	return tree.Object{{Key: "cluster", Value: rep.GetCluster()}, {Key: "job_id", Value: int64(run.GetJobId())}, {Key: "name", Value: run.GetName()}, {Key: "user", Value: run.GetUser()},
+	return tree.Object{{Key: "cluster", Value: reply.GetCluster()},
+		{Key: "job_id", Value: int64(run.GetJobId())}, {Key: "name", Value: run.GetName()},
+		{Key: "user", Value: run.GetUser()},
 		{Key: "account", Value: run.GetAccount()}, {Key: "partition", Value: run.GetPartition()}, {Key: "state", Value: run.GetState()}, {Key: "submit", Value: run.GetSubmit() / tool.Second},
 		{Key: "start", Value: run.GetStart() / tool.Second}, {Key: "end", Value: run.GetEnd() / tool.Second}, {Key: "elapsed_seconds", Value: sec(run.GetElapsed())},
-		{Key: "held", Value: render.TRESText(run.GetAllocTres())}, {Key: "cost", Value: knownOrNull(rep.Cost)}, {Key: "currency", Value: rep.GetCurrency()},
-		{Key: "energy_joules", Value: knownOrNull(rep.EnergyJoules)}, {Key: "carbon_grams", Value: knownOrNull(rep.CarbonGrams)}, {Key: "nodes", Value: nodes}, {Key: "counters", Value: counters},
-		{Key: "over_time_step_seconds", Value: rep.GetUsageStep() / tool.Second}, {Key: "over_time", Value: usage}, {Key: "waits", Value: waits}}
+		{Key: "held", Value: render.TRESText(run.GetAllocTres())},
+		{Key: "cost", Value: knownOrNull(reply.Cost)},
+		{Key: "currency", Value: reply.GetCurrency()},
+		{Key: "energy_joules", Value: knownOrNull(reply.EnergyJoules)},
+		{Key: "carbon_grams", Value: knownOrNull(reply.CarbonGrams)}, {Key: "nodes", Value: nodes},
+		{Key: "counters", Value: counters},
+		{Key: "over_time_step_seconds", Value: reply.GetUsageStep() / tool.Second},
+		{Key: "over_time", Value: usage}, {Key: "waits", Value: waits}}
 }

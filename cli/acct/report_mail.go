@@ -87,9 +87,9 @@ func (r *reporting) sendMail(to []string) error {
 // mailText is a message with two forms of the same text.
 func mailText(from string, to []string, subject, text, html string, now time.Time) []byte {
 	const boundary = "muster-report-7d1f0c"
-	var b bytes.Buffer
+	var buffer bytes.Buffer
 	fmt.Fprintf(
-		&b,
+		&buffer,
 		"From: %s\r\nTo: %s\r\nSubject: %s\r\nDate: %s\r\nMessage-ID: %s\r\nMIME-Version: 1.0\r\nAuto-Submitted: auto-generated\r\nContent-Type: multipart/alternative; boundary=%s\r\n",
 		from,
 		strings.Join(to, ", "),
@@ -100,7 +100,7 @@ func mailText(from string, to []string, subject, text, html string, now time.Tim
 	)
 	for _, form := range [...][2]string{{"plain", text}, {"html", html}} {
 		fmt.Fprintf(
-			&b,
+			&buffer,
 			"\r\n--%s\r\nContent-Type: text/%s; charset=utf-8\r\nContent-Transfer-Encoding: base64\r\n\r\n",
 			boundary,
 			form[0],
@@ -108,12 +108,12 @@ func mailText(from string, to []string, subject, text, html string, now time.Tim
 		data := base64.StdEncoding.EncodeToString([]byte(form[1]))
 		for len(data) > 0 {
 			n := min(76, len(data))
-			b.WriteString(data[:n] + "\r\n")
+			buffer.WriteString(data[:n] + "\r\n")
 			data = data[n:]
 		}
 	}
-	fmt.Fprintf(&b, "\r\n--%s--\r\n", boundary)
-	return b.Bytes()
+	fmt.Fprintf(&buffer, "\r\n--%s--\r\n", boundary)
+	return buffer.Bytes()
 }
 
 // messageID names a message after its instant and what is in it: those of a
@@ -130,11 +130,11 @@ func messageID(from string, to []string, subject, text string, now time.Time) st
 }
 
 // oneLine keeps what a user named a job from becoming a header.
-func oneLine(s string) string {
+func oneLine(text string) string {
 	return strings.Map(func(c rune) rune {
 		if c < ' ' || c == 0x7f {
 			return ' '
 		}
 		return c
-	}, s)
+	}, text)
 }

@@ -59,8 +59,8 @@ func (p *part) empty() bool {
 
 // text writes a page for a terminal.
 func (p *page) text() string {
-	var b strings.Builder
-	b.WriteString(p.title + "\n")
+	var text strings.Builder
+	text.WriteString(p.title + "\n")
 	for i := range p.parts {
 		t := &p.parts[i]
 		if !t.shown(textForm) {
@@ -71,19 +71,19 @@ func (p *page) text() string {
 			in = "    "
 		}
 		if t.heading != "" {
-			b.WriteString("\n" + in[2:] + t.heading + "\n")
+			text.WriteString("\n" + in[2:] + t.heading + "\n")
 		}
 		if t.empty() {
-			b.WriteString(in + t.none + "\n")
+			text.WriteString(in + t.none + "\n")
 		}
 		var lines [][]string
 		for _, kv := range t.pairs {
 			lines = append(lines, []string{in + kv[0], kv[1]})
 		}
-		for _, x := range t.bars {
-			lines = append(lines, []string{in + x.Label, x.Draw(), x.Text})
+		for _, bar := range t.bars {
+			lines = append(lines, []string{in + bar.Label, bar.Draw(), bar.Text})
 		}
-		b.WriteString(render.AlignedTexts(lines))
+		text.WriteString(render.AlignedTexts(lines))
 		if len(t.rows) > 0 {
 			table := append([][]string{t.head}, t.rows...)
 			for k, line := range table {
@@ -95,13 +95,13 @@ func (p *page) text() string {
 					}
 				}
 			}
-			b.WriteString(render.Aligned(table, func(i int) bool { return i < t.texts }))
+			text.WriteString(render.Aligned(table, func(i int) bool { return i < t.texts }))
 		}
 		for _, s := range t.list {
-			b.WriteString(in + "- " + s + "\n")
+			text.WriteString(in + "- " + s + "\n")
 		}
 	}
-	return b.String()
+	return text.String()
 }
 
 // pageStyle is how a page looks: figures do not break in the middle, a table
@@ -197,17 +197,17 @@ func (p *page) renderHTML() string {
 			for _, kv := range t.pairs {
 				fmt.Fprintf(&b, "<tr><th>%s</th><td class=\"w\">%s</td></tr>", e(kv[0]), e(kv[1]))
 			}
-			for _, x := range t.bars {
-				if x.Share == nil {
+			for _, bar := range t.bars {
+				if bar.Share == nil {
 					fmt.Fprintf(
 						&b,
 						"<tr><th>%s</th><td>not measured</td><td></td><td>%s</td></tr>",
-						e(x.Label),
-						e(x.Text),
+						e(bar.Label),
+						e(bar.Text),
 					)
 				} else {
 					fmt.Fprintf(&b, "<tr><th>%s</th><td><span class=\"bar\"><i style=\"width:%.1f%%\"></i></span></td><td class=\"n\">%.1f %%</td><td class=\"w\">%s</td></tr>",
-						e(x.Label), 100*min(1, max(0, *x.Share)), 100**x.Share, e(x.Text))
+						e(bar.Label), 100*min(1, max(0, *bar.Share)), 100**bar.Share, e(bar.Text))
 				}
 			}
 			b.WriteString("</table></div>\n")

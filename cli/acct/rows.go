@@ -96,7 +96,7 @@ func formatFrequency(view *acctView, khz int64) string {
 	if khz <= 0 {
 		return ""
 	}
-	c := view.convert
-	c.Decimal, c.Exact = true, false
-	return format.Units(khz, 0, c)
+	convert := view.convert
+	convert.Decimal, convert.Exact = true, false
+	return format.Units(khz, 0, convert)
 }

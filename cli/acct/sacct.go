@@ -47,8 +47,8 @@ While the accounting store does not answer, sacct says so within some seconds an
 jobs that wait or run, and those that ended a short while ago. It then ends with 0 only if all jobs named with -j were found.`,
 		More: func() string {
 			var names []string
-			for _, f := range acctFields() {
-				names = append(names, f.name)
+			for _, field := range acctFields() {
+				names = append(names, field.name)
 			}
 			return "Fields of -o, each with %width if its own does not fit: " + strings.Join(names, ", ") + "."
 		},
@@ -113,8 +113,8 @@ jobs that wait or run, and those that ended a short while ago. It then ends with
 		},
 		Fields: func() []string {
 			var out []string
-			for _, f := range acctFields() {
-				out = append(out, f.name)
+			for _, field := range acctFields() {
+				out = append(out, field.name)
 			}
 			return out
 		},
@@ -152,24 +152,24 @@ func runSacct(call *tool.Call) error {
 	if err != nil {
 		return err
 	}
-	ask, err := acctQuery(call)
+	query, err := acctQuery(call)
 	if err != nil {
 		return err
 	}
 	if call.Opts.On("batch-script") || call.Opts.On("env-vars") {
 		return call.EachCluster(func(call *tool.Call) error { // what was imported has no scripts
-			return acctScripts(call, ask.req.GetJobs())
+			return acctScripts(call, query.req.GetJobs())
 		})
 	}
-	if !render.WantsDocument(call) && len(ask.keep) == 0 {
-		ask.req.Fields = acctNeeds(fields)
+	if !render.WantsDocument(call) && len(query.keep) == 0 {
+		query.req.Fields = acctNeeds(fields)
 	}
-	return acctPrint(call, ask, fields)
+	return acctPrint(call, query, fields)
 }
 
 // acctPrint prints the answer as it comes: text piece by piece, a document at
 // the end.
-func acctPrint(call *tool.Call, ask *acctAsk, fields []acctField) error {
+func acctPrint(call *tool.Call, query *acctAsk, fields []acctField) error {
 	view := &acctView{
 		Clock:   render.NewClock(call.Env),
 		convert: format.Convert{Exact: true, Keep: call.Opts.On("noconvert")},
@@ -201,10 +201,10 @@ func acctPrint(call *tool.Call, ask *acctAsk, fields []acctField) error {
 			return err
 		}
 	}
-	each := func(rep *apiv1.AcctReply) error {
+	each := func(reply *apiv1.AcctReply) error {
 		answered = true
-		view.cluster, behind = rep.GetCluster(), rep.GetBehind()
-		rows := ask.filterRows(rep.GetRows(), call.Opts.On("array"))
+		view.cluster, behind = reply.GetCluster(), reply.GetBehind()
+		rows := query.filterRows(reply.GetRows(), call.Opts.On("array"))
 		if render.WantsDocument(call) {
 			kept = append(kept, rows...)
 			return nil
@@ -216,13 +216,13 @@ func acctPrint(call *tool.Call, ask *acctAsk, fields []acctField) error {
 	jobs := tree.List{}
 	code := 0
 	for _, source := range sources {
-		ask.req.Cluster = source.PastCluster()
+		query.req.Cluster = source.PastCluster()
 		answered = false
 		behind = 0
 		kept = nil
-		err := fetch.AccountingRows(source, ask.req, each)
-		if err != nil && storeIsAway(err) && !answered && ask.ledgerCanTell() {
-			err = ledgerRows(source, ask, err, each)
+		err := fetch.AccountingRows(source, query.req, each)
+		if err != nil && storeIsAway(err) && !answered && query.ledgerCanTell() {
+			err = ledgerRows(source, query, err, each)
 		}
 		if err == nil {
 			fetch.WarnBehind(source, behind)
@@ -263,14 +263,16 @@ func acctScripts(call *tool.Call, jobs []string) error {
 	if env && call.Opts.On("batch-script") {
 		return call.Errorf("--batch-script and --env-vars exclude each other")
 	}
-	req := &apiv1.AcctScriptQuery{Jobs: jobs, Environment: env}
-	var rep apiv1.AcctScriptReply
-	if err := fetch.UpToDate(call, tool.MethodAcctScripts, req, &rep, func(seq uint64) { req.MinSeq = seq }); err != nil {
+	request := &apiv1.AcctScriptQuery{Jobs: jobs, Environment: env}
+	var reply apiv1.AcctScriptReply
+	if err := fetch.UpToDate(call, tool.MethodAcctScripts, request, &reply, func(seq uint64) {
+		request.MinSeq = seq
+	}); err != nil {
 		return err
 	}
-	fetch.WarnBehind(call, rep.GetBehind())
-	var b []byte
-	for _, script := range rep.GetScripts() {
+	fetch.WarnBehind(call, reply.GetBehind())
+	var buffer []byte
+	for _, script := range reply.GetScripts() {
 		title, text := "Batch Script for %d\n", string(script.GetData())
 		if env {
 			title, text = "Environment used for %d (must be batch to display)\n", strings.ReplaceAll(
@@ -282,19 +284,19 @@ func acctScripts(call *tool.Call, jobs []string) error {
 		if script.GetMissing() {
 			text = "NONE"
 		}
-		b = fmt.Appendf(
-			b,
+		buffer = fmt.Appendf(
+			buffer,
 			title+reportRule+"%s\n\n",
 			script.GetRow().GetJobId(),
 			strings.TrimSuffix(text, "\n"),
 		)
 	}
-	return call.WriteOut(b)
+	return call.WriteOut(buffer)
 }
 
 // acctText appends rows, under the header if they are the first.
 func acctText(
-	b []byte,
+	data []byte,
 	style column.Style,
 	fields []acctField,
 	rows []*apiv1.AcctRow,
@@ -302,20 +304,20 @@ func acctText(
 	first bool,
 ) []byte {
 	heads := make([]column.Field, len(fields))
-	for i, f := range fields {
-		heads[i] = column.Field{Name: f.name, Width: f.width}
+	for i, field := range fields {
+		heads[i] = column.Field{Name: field.name, Width: field.width}
 	}
 	if first {
-		b = style.Header(b, heads)
+		data = style.Header(data, heads)
 	}
 	texts := make([]string, len(fields))
 	for _, r := range rows {
-		for i, f := range fields {
-			texts[i] = f.text(view, r)
+		for i, field := range fields {
+			texts[i] = field.text(view, r)
 		}
-		b = style.Row(b, heads, texts)
+		data = style.Row(data, heads, texts)
 	}
-	return b
+	return data
 }
 
 // acctColumns reads -o; a name may be shortened as in Slurm, where the first
@@ -369,31 +371,32 @@ func acctColumns(call *tool.Call) ([]acctField, error) {
 }
 
 func acctQuery(call *tool.Call) (*acctAsk, error) {
-	o := call.Opts
+	values := call.Opts
 	query := &apiv1.AcctQuery{
-		Accounts: o.List(
+		Accounts: values.List(
 			"accounts",
-		), Partitions: o.List("partition"), Qos: o.List("qos"), Names: o.List("name"),
-		AllocationsOnly: o.On(
+		), Partitions: values.List("partition"), Qos: values.List("qos"),
+		Names: values.List("name"),
+		AllocationsOnly: values.On(
 			"allocations",
-		), Duplicates: o.On("duplicates"), Zone: tool.ZoneName(call.Env),
+		), Duplicates: values.On("duplicates"), Zone: tool.ZoneName(call.Env),
 	}
-	ask := &acctAsk{req: query}
-	for _, id := range tool.SplitJobs(o.Text("jobs")) {
+	request := &acctAsk{req: query}
+	for _, id := range tool.SplitJobs(values.Text("jobs")) {
 		refs, ok := jobRefs(id)
 		if !ok {
-			return nil, tool.Fail(1, call.Command.Name+": error: Invalid job id: "+id)
+			return nil, tool.Fail(1, "sacct: fatal: Bad job/step specified: "+id)
 		}
 		query.Jobs = append(query.Jobs, refs...)
 	}
-	if o.On("nodelist") {
-		names, err := hostlist.Expand(o.Text("nodelist"))
+	if values.On("nodelist") {
+		names, err := hostlist.Expand(values.Text("nodelist"))
 		if err != nil {
 			return nil, call.Errorf("%v", err)
 		}
 		query.Nodes = names
 	}
-	for _, id := range o.List("associations") {
+	for _, id := range values.List("associations") {
 		n, err := strconv.ParseUint(id, 10, 32)
 		if err != nil {
 			return nil, call.Errorf(
@@ -408,17 +411,17 @@ func acctQuery(call *tool.Call) (*acctAsk, error) {
 	if err != nil {
 		return nil, err
 	}
-	query.Users = append(o.List("uid"), o.List("user")...)
+	query.Users = append(values.List("uid"), values.List("user")...)
 	// Nobody named: the service shows the caller's own jobs.
 	query.AllUsers = len(query.Users) == 0 &&
-		(o.On("allusers") || len(query.Jobs) > 0 || call.UID == 0)
-	if err := acctStates(call, ask); err != nil {
+		(values.On("allusers") || len(query.Jobs) > 0 || call.UID == 0)
+	if err := acctStates(call, request); err != nil {
 		return nil, err
 	}
-	if err := acctWindow(call, ask); err != nil {
+	if err := acctWindow(call, request); err != nil {
 		return nil, err
 	}
-	return ask, acctFilters(call, ask)
+	return request, acctFilters(call, request)
 }
 
 // wholeHet reads --whole-hetjob.
@@ -440,12 +443,12 @@ func wholeHet(call *tool.Call) (apiv1.HetWhole, error) {
 // requeued, which is no state of a job.
 const stateRequeued = 100
 
-func acctStates(call *tool.Call, ask *acctAsk) error {
+func acctStates(call *tool.Call, query *acctAsk) error {
 	never := false
 	for _, word := range call.Opts.List("state") {
 		switch strings.ToUpper(word) {
 		case "REQUEUED", "RQ":
-			ask.req.States = append(ask.req.States, stateRequeued)
+			query.req.States = append(query.req.States, stateRequeued)
 			continue
 		case "RESIZING", "RS", "REVOKED", "RV":
 			never = true // no job of this release is ever in it
@@ -462,51 +465,51 @@ func acctStates(call *tool.Call, ask *acctAsk) error {
 				),
 			)
 		}
-		ask.req.States = append(ask.req.States, uint32(state))
+		query.req.States = append(query.req.States, uint32(state))
 	}
-	if never && len(ask.req.States) == 0 {
-		ask.keep = append(ask.keep, func(*apiv1.AcctRow) bool { return false })
+	if never && len(query.req.States) == 0 {
+		query.keep = append(query.keep, func(*apiv1.AcctRow) bool { return false })
 	}
 	return nil
 }
 
 // acctWindow chooses the time asked for, by sacct's rules.
-func acctWindow(call *tool.Call, ask *acctAsk) error {
+func acctWindow(call *tool.Call, query *acctAsk) error {
 	now := call.Now()
 	at := func(name string) (int64, error) {
-		sec, err := format.ParseTime(
+		seconds, err := format.ParseTime(
 			call.Opts.Text(name),
 			format.Moment{Now: now.Unix(), Loc: call.Loc, Past: true},
 		)
 		if err != nil {
 			return 0, tool.Fail(1, tool.BadTimeText(call.Opts.Text(name)))
 		}
-		return max(sec*tool.Second, 1), nil // 0 would ask for the default
+		return max(seconds*tool.Second, 1), nil // 0 would ask for the default
 	}
 	var err error
 	switch {
 	case call.Opts.On("starttime"):
-		ask.req.Start, err = at("starttime")
+		query.req.Start, err = at("starttime")
 		if err != nil {
 			return err
 		}
-	case len(ask.req.GetJobs()) > 0:
-		ask.req.Start = 1
+	case len(query.req.GetJobs()) > 0:
+		query.req.Start = 1
 	case call.Opts.On("state"):
-		ask.req.Start = now.UnixNano()
+		query.req.Start = now.UnixNano()
 	default:
 		local := now.In(call.Loc)
-		ask.req.Start = time.Date(local.Year(), local.Month(), local.Day(), 0, 0, 0, 0, call.Loc).
+		query.req.Start = time.Date(local.Year(), local.Month(), local.Day(), 0, 0, 0, 0, call.Loc).
 			UnixNano()
 	}
 	if call.Opts.On("endtime") {
-		ask.req.End, err = at("endtime")
+		query.req.End, err = at("endtime")
 		if err != nil {
 			return err
 		}
 	}
-	end := cmp.Or(ask.req.GetEnd(), now.UnixNano())
-	if ask.req.GetStart()/tool.Second > end/tool.Second {
+	end := cmp.Or(query.req.GetEnd(), now.UnixNano())
+	if query.req.GetStart()/tool.Second > end/tool.Second {
 		since := ""
 		if !call.Opts.On("starttime") {
 			since = " Without -S it is " + defaultStart(call.Opts.On("state")) +
@@ -514,16 +517,16 @@ func acctWindow(call *tool.Call, ask *acctAsk) error {
 		}
 		return call.Errorf(
 			"Start time (%s) requested is after end time (%s).%s",
-			render.FormatTime(call, ask.req.GetStart()),
+			render.FormatTime(call, query.req.GetStart()),
 			render.FormatTime(call, end),
 			since,
 		)
 	}
-	ask.req.Start = min(ask.req.GetStart(), end) // what is typed has no part of a second
+	query.req.Start = min(query.req.GetStart(), end) // what is typed has no part of a second
 	if call.Opts.On("truncate") {
-		ask.lo, ask.hi = ask.req.Start, ask.req.End
-		if ask.hi == 0 {
-			ask.hi = now.UnixNano()
+		query.lo, query.hi = query.req.Start, query.req.End
+		if query.hi == 0 {
+			query.hi = now.UnixNano()
 		}
 	}
 	return nil
@@ -549,26 +552,26 @@ func amountRange(text string) (lo, hi int64, ok bool) {
 }
 
 // acctFilters are the filters that the service does not have.
-func acctFilters(call *tool.Call, ask *acctAsk) error {
-	o := call.Opts
+func acctFilters(call *tool.Call, query *acctAsk) error {
+	values := call.Opts
 	for _, f := range [...]struct {
 		name string
 		get  func(r *apiv1.AcctRow) int64
 	}{{"ncpus", allocCPUs}, {"nnodes", allocNodes}} {
-		if o.On(f.name) {
-			lo, hi, ok := amountRange(o.Text(f.name))
+		if values.On(f.name) {
+			lo, hi, ok := amountRange(values.Text(f.name))
 			if !ok {
-				return call.Errorf("--%s=%s: expected min or min-max", f.name, o.Text(f.name))
+				return call.Errorf("--%s=%s: expected min or min-max", f.name, values.Text(f.name))
 			}
-			ask.keep = append(
-				ask.keep,
+			query.keep = append(
+				query.keep,
 				func(r *apiv1.AcctRow) bool { return f.get(r) >= lo && f.get(r) <= hi },
 			)
 		}
 	}
 	among := func(name string, get func(r *apiv1.AcctRow) []string) {
-		if list := o.List(name); len(list) > 0 {
-			ask.keep = append(ask.keep, func(r *apiv1.AcctRow) bool {
+		if list := values.List(name); len(list) > 0 {
+			query.keep = append(query.keep, func(r *apiv1.AcctRow) bool {
 				return slices.ContainsFunc(get(r), func(s string) bool {
 					return slices.ContainsFunc(
 						list,
@@ -585,27 +588,27 @@ func acctFilters(call *tool.Call, ask *acctAsk) error {
 	among("wckeys", func(r *apiv1.AcctRow) []string { return []string{r.GetWckey()} })
 	among("constraints", func(r *apiv1.AcctRow) []string { return []string{r.GetConstraint()} })
 	among("flags", func(r *apiv1.AcctRow) []string { return tool.SplitList(r.GetFlags()) })
-	return limitFilter(call, ask)
+	return limitFilter(call, query)
 }
 
 // limitFilter is -k and -K.
-func limitFilter(call *tool.Call, ask *acctAsk) error {
-	o := call.Opts
-	if !o.On("timelimit-min") {
-		if o.On("timelimit-max") {
+func limitFilter(call *tool.Call, query *acctAsk) error {
+	values := call.Opts
+	if !values.On("timelimit-min") {
+		if values.On("timelimit-max") {
 			return call.Errorf("--timelimit-max needs --timelimit-min")
 		}
 		return nil
 	}
-	lo, err := format.ParseDuration(o.Text("timelimit-min"))
+	lo, err := format.ParseDuration(values.Text("timelimit-min"))
 	hi := lo
-	if err == nil && o.On("timelimit-max") {
-		hi, err = format.ParseDuration(o.Text("timelimit-max"))
+	if err == nil && values.On("timelimit-max") {
+		hi, err = format.ParseDuration(values.Text("timelimit-max"))
 	}
 	if err != nil {
 		return call.Errorf("%v", err)
 	}
-	ask.keep = append(ask.keep, func(r *apiv1.AcctRow) bool {
+	query.keep = append(query.keep, func(r *apiv1.AcctRow) bool {
 		n := r.GetTimeLimit() / tool.Second
 		if r.GetTimeLimit() < 0 {
 			n = format.Infinite
@@ -623,7 +626,7 @@ func (a *acctAsk) filterRows(list []*apiv1.AcctRow, expand bool) []*apiv1.AcctRo
 		re  uint32
 	}
 	gone := map[attempt]bool{}
-	var out []*apiv1.AcctRow
+	var rows []*apiv1.AcctRow
 	for _, r := range list {
 		id := attempt{r.GetUid(), r.GetAttempt(), r.GetRestarts()}
 		if !isStep(r) &&
@@ -638,12 +641,12 @@ func (a *acctAsk) filterRows(list []*apiv1.AcctRow, expand bool) []*apiv1.AcctRo
 		}
 		a.truncateTimes(r)
 		if expand && r.GetArrayTasks() != "" {
-			out = append(out, expandRow(r)...)
+			rows = append(rows, expandRow(r)...)
 			continue
 		}
-		out = append(out, r)
+		rows = append(rows, r)
 	}
-	return out
+	return rows
 }
 
 func (a *acctAsk) truncateTimes(r *apiv1.AcctRow) {
@@ -663,11 +666,11 @@ func expandRow(r *apiv1.AcctRow) []*apiv1.AcctRow {
 	if err != nil {
 		return []*apiv1.AcctRow{r}
 	}
-	var out []*apiv1.AcctRow
+	var rows []*apiv1.AcctRow
 	for i := range set.All() {
 		task := cloneRow(r)
 		task.ArrayTasks, task.ArrayTask = "", int64(i)
-		out = append(out, task)
+		rows = append(rows, task)
 	}
-	return out
+	return rows
 }

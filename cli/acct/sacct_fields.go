@@ -14,9 +14,9 @@ import (
 
 // qosID is the number that the run's QOS has now; empty where it is gone.
 func (v *acctView) qosID(r *apiv1.AcctRow) string {
-	for _, q := range v.policy.GetQos() {
-		if !isStep(r) && q.GetName() == r.GetQos() {
-			return tool.Itoa(q.GetId())
+	for _, qos := range v.policy.GetQos() {
+		if !isStep(r) && qos.GetName() == r.GetQos() {
+			return tool.Itoa(qos.GetId())
 		}
 	}
 	return ""
@@ -27,9 +27,9 @@ func (v *acctView) wckeyID(r *apiv1.AcctRow) string {
 	if isStep(r) || v.policy == nil {
 		return ""
 	}
-	for _, k := range v.policy.GetWckeys() {
-		if k.GetName() == r.GetWckey() && k.GetUser() == r.GetUser() {
-			return tool.Itoa(k.GetId())
+	for _, key := range v.policy.GetWckeys() {
+		if key.GetName() == r.GetWckey() && key.GetUser() == r.GetUser() {
+			return tool.Itoa(key.GetId())
 		}
 	}
 	if r.GetWckey() != "" {
@@ -43,6 +43,15 @@ type acctField struct {
 	name  string
 	width int
 	text  func(v *acctView, r *apiv1.AcctRow) string
+}
+
+// exitOf is the exit of a job or step. A job that was cancelled has none of its own, as under
+// Slurm: the signal that ended it stands in its batch step.
+func exitOf(row *apiv1.AcctRow) string {
+	if !isStep(row) && strings.HasPrefix(row.GetState(), "CANCELLED") {
+		return "0:0"
+	}
+	return tool.Itoa(row.GetExitCode()) + ":" + tool.Itoa(row.GetExitSignal())
 }
 
 // jobOnly is a column that steps leave empty.
@@ -302,13 +311,13 @@ func numberOrNothing(n uint32) string {
 
 // gpuUsage is gres/gpumem (the largest sum) and gres/gpuutil in percent.
 func gpuUsage(usage *apiv1.Usage) []string {
-	var mem, util, all int64
+	var memory, util, all int64
 	for _, g := range usage.GetGpus() {
-		mem += g.GetPeakMem()
+		memory += g.GetPeakMem()
 		util += g.GetUtilNs()
 		all += g.GetNoProcess() + g.GetIdle() + g.GetBusy()
 	}
-	out := []string{"gres/gpumem=" + formatMegabytes(mem)}
+	out := []string{"gres/gpumem=" + formatMegabytes(memory)}
 	if all > 0 {
 		out = append(out, "gres/gpuutil="+tool.Itoa((util*100+all/2)/all))
 	}
@@ -342,8 +351,8 @@ func acctFields() []acctField {
 	read := usedColumn(func(_ *acctView, u *apiv1.Usage) string { return formatDisk(u.GetReadBytes()) })
 	written := usedColumn(func(_ *acctView, u *apiv1.Usage) string { return formatDisk(u.GetWriteBytes()) })
 	pages := usedColumn(func(_ *acctView, u *apiv1.Usage) string { return tool.Itoa(u.GetMajFaults()) })
-	cpu := usedColumn(func(_ *acctView, u *apiv1.Usage) string {
-		return format.Duration((u.GetUserCpu() + u.GetSystemCpu()) / tool.Second)
+	cpu := usedColumn(func(_ *acctView, usage *apiv1.Usage) string {
+		return format.Duration((usage.GetUserCpu() + usage.GetSystemCpu()) / tool.Second)
 	})
 	task := func(view *acctView, r *R) string {
 		if onNode(view, r) == "" || r.GetTasks() > 1 {
@@ -396,7 +405,7 @@ func acctFields() []acctField {
 				return view.Time(r.GetStart())
 			}
 			return view.Time(r.GetEligible())
-		}}, {"End", 19, jobTime((*R).GetEnd)}, {"ExitCode", 8, row(func(r *R) string { return tool.Itoa(r.GetExitCode()) + ":" + tool.Itoa(r.GetExitSignal()) })},
+		}}, {"End", 19, jobTime((*R).GetEnd)}, {"ExitCode", 8, row(exitOf)},
 		{"Extra", 14, jobOnly((*R).GetExtra)}, {"FailedNode", 8, jobOnly((*R).GetFailedNode)}, {"Flags", 19, jobOnly((*R).GetFlags)}, {"GID", 6, jobOnly(func(r *R) string { return tool.Itoa(r.GetGroupId()) })}, {"Group", 9, jobOnly((*R).GetGroup)},
 		{"JobID", -12, row(acctID)}, {"JobIDRaw", -12, row(func(r *R) string { return tool.Itoa(r.GetJobId()) + stepSuffix(r) })}, {"JobName", 10, row(func(r *R) string {
 			if isStep(r) && r.GetName() == "" {
@@ -457,7 +466,9 @@ func acctFields() []acctField {
 			if r.GetTimeLimit() == 0 {
 				return "Partition_Limit"
 			}
-			return render.Limit(r.GetTimeLimit(), func(sec int64) string { return tool.Itoa(sec / 60) })
+			return render.Limit(r.GetTimeLimit(), func(seconds int64) string {
+				return tool.Itoa(seconds / 60)
+			})
 		})},
 		{"TotalCPU", 10, cpuTime(func(u *apiv1.Usage) int64 { return u.GetUserCpu() + u.GetSystemCpu() })},
 		{"TRESUsageInAve", 14, usedColumn(usageTRES)}, {"TRESUsageInMax", 14, usedColumn(usageTRES)}, {"TRESUsageInMaxNode", 18, usageWhere(false)}, {"TRESUsageInMaxTask", 18, usageWhere(true)},
@@ -476,8 +487,8 @@ func acctFields() []acctField {
 //muster:table one case for each column that a long listing is likely to have
 func acctNeeds(fields []acctField) []string {
 	out := []string{"submit"}
-	for _, f := range fields {
-		switch f.name {
+	for _, field := range fields {
+		switch field.name {
 		case "JobID", "JobIDRaw", "DBIndex", "Elapsed", "ElapsedRaw", "Start", "End", "Submit", "Suspended", "Restarts", "Cluster":
 		case "State":
 			out = append(out, "cancelled_by")
@@ -488,7 +499,7 @@ func acctNeeds(fields []acctField) []string {
 		case "JobName":
 			out = append(out, "name")
 		case "User", "Account", "Partition", "QOS", "Reason", "Priority", "WCKey", "Comment", "Eligible", "Extra":
-			out = append(out, strings.ToLower(f.name))
+			out = append(out, strings.ToLower(field.name))
 		case "UID":
 			out = append(out, "user_id")
 		case "NodeList":

@@ -36,12 +36,12 @@ func (a *acctAsk) ledgerCanTell() bool {
 // unless jobs are named and all of them were found, older ones may be missing.
 func ledgerRows(
 	call *tool.Call,
-	ask *acctAsk,
+	query *acctAsk,
 	away error,
 	each func(*apiv1.AcctReply) error,
 ) error {
 	var jobs apiv1.ListJobsReply
-	if err := fetch.Jobs(call, ledgerRequest(ask.req, call.UID), &jobs); err != nil {
+	if err := fetch.Jobs(call, ledgerRequest(query.req, call.UID), &jobs); err != nil {
 		return away // the first error is the one to mend
 	}
 	reply := &apiv1.AcctReply{Now: jobs.GetNow(), Seq: jobs.GetSeq()}
@@ -52,8 +52,8 @@ func ledgerRows(
 	reply.Cluster = ping.GetCluster()
 	slices.SortStableFunc(jobs.GetJobs(), compareJobs)
 	for _, job := range jobs.GetJobs() {
-		if ask.inWindow(job, jobs.GetNow()) {
-			reply.Rows = append(reply.Rows, ask.ledgerJob(job, jobs.GetNow())...)
+		if query.inWindow(job, jobs.GetNow()) {
+			reply.Rows = append(reply.Rows, query.ledgerJob(job, jobs.GetNow())...)
 		}
 	}
 	if len(reply.GetRows()) == 0 {
@@ -70,7 +70,7 @@ func ledgerRows(
 		call.Command.Name,
 		cmp.Or(why.Detail, why.Text),
 	)
-	if missing := ask.missing(reply.GetRows()); missing != "" {
+	if missing := query.missing(reply.GetRows()); missing != "" {
 		return tool.Fail(1, fmt.Sprintf("%s: error: %s: %s", call.Command.Name, why.Text, missing))
 	}
 	return nil
@@ -80,8 +80,8 @@ func ledgerRows(
 // record of those that wait behind them.
 func compareJobs(a, b *apiv1.JobInfo) int {
 	number := func(j *apiv1.JobInfo) uint32 { return cmp.Or(j.GetArrayJobId(), j.GetJobId()) }
-	waits := func(j *apiv1.JobInfo) int {
-		if j.GetArrayTask() < 0 {
+	waits := func(job *apiv1.JobInfo) int {
+		if job.GetArrayTask() < 0 {
 			return 1
 		}
 		return 0
@@ -96,20 +96,20 @@ func compareJobs(a, b *apiv1.JobInfo) int {
 
 // ledgerRequest asks the controller for the jobs that are asked for: those of the user who
 // asks, where neither users nor jobs are named.
-func ledgerRequest(q *apiv1.AcctQuery, uid uint32) *apiv1.ListJobsRequest {
+func ledgerRequest(query *apiv1.AcctQuery, uid uint32) *apiv1.ListJobsRequest {
 	filter := &apiv1.JobFilter{
 		AllStates:  true,
-		Accounts:   q.GetAccounts(),
-		Partitions: q.GetPartitions(),
-		Qos:        q.GetQos(),
-		Names:      q.GetNames(),
-		Nodes:      q.GetNodes(),
-		Users:      q.GetUsers(),
+		Accounts:   query.GetAccounts(),
+		Partitions: query.GetPartitions(),
+		Qos:        query.GetQos(),
+		Names:      query.GetNames(),
+		Nodes:      query.GetNodes(),
+		Users:      query.GetUsers(),
 	}
-	if !q.GetAllUsers() && len(q.GetUsers())+len(q.GetJobs()) == 0 {
+	if !query.GetAllUsers() && len(query.GetUsers())+len(query.GetJobs()) == 0 {
 		filter.Users = []string{tool.Itoa(uid)}
 	}
-	for _, ref := range q.GetJobs() {
+	for _, ref := range query.GetJobs() {
 		job, _, _ := strings.Cut(ref, ".")
 		job, _, _ = strings.Cut(job, "+")
 		filter.Jobs = append(filter.Jobs, job)
@@ -198,7 +198,7 @@ func (a *acctAsk) missing(rows []*apiv1.AcctRow) string {
 
 // ledgerRow is a job as accounting has it.
 func ledgerRow(job *apiv1.JobInfo, now int64) *apiv1.AcctRow {
-	s := job.GetSpec()
+	jobSpec := job.GetSpec()
 	state := spec.JobState(job.GetState())
 	row := &apiv1.AcctRow{
 		Uid:           job.GetUid(),
@@ -210,20 +210,20 @@ func ledgerRow(job *apiv1.JobInfo, now int64) *apiv1.AcctRow {
 		Restarts:      job.GetRestarts(),
 		HetJobId:      job.GetHetJobId(),
 		HetOffset:     job.GetHetOffset(),
-		Name:          s.GetName(),
+		Name:          jobSpec.GetName(),
 		User:          job.GetUser(),
 		UserId:        job.GetUserId(),
 		Group:         job.GetGroup(),
 		GroupId:       job.GetGroupId(),
-		Account:       s.GetAccount(),
+		Account:       jobSpec.GetAccount(),
 		Partition:     job.GetPartition(),
 		Qos:           job.GetQos(),
-		Wckey:         s.GetWckey(),
-		Comment:       s.GetComment(),
-		AdminComment:  s.GetAdminComment(),
-		SystemComment: s.GetSystemComment(),
-		Extra:         s.GetExtra(),
-		McsLabel:      s.GetMcsLabel(),
+		Wckey:         jobSpec.GetWckey(),
+		Comment:       jobSpec.GetComment(),
+		AdminComment:  jobSpec.GetAdminComment(),
+		SystemComment: jobSpec.GetSystemComment(),
+		Extra:         jobSpec.GetExtra(),
+		McsLabel:      jobSpec.GetMcsLabel(),
 		State:         state.String(),
 		Cancelled:     state == spec.Cancelled,
 		CancelledBy:   job.GetEndedBy(),
@@ -245,16 +245,16 @@ func ledgerRow(job *apiv1.JobInfo, now int64) *apiv1.AcctRow {
 		NodeList:      job.GetNodes(),
 		Tasks:         job.GetNumTasks(),
 		TasksCount:    1,
-		WorkDir:       s.GetWorkDir(),
-		SubmitLine:    s.GetSubmitLine(),
+		WorkDir:       jobSpec.GetWorkDir(),
+		SubmitLine:    jobSpec.GetSubmitLine(),
 		Priority:      job.GetPriority(),
-		Constraint:    s.GetConstraint(),
-		Reservation:   s.GetReservation(),
+		Constraint:    jobSpec.GetConstraint(),
+		Reservation:   jobSpec.GetReservation(),
 		Stdout:        job.GetStdout(),
 		Stderr:        job.GetStderr(),
 		Stdin:         job.GetStdin(),
-		Licenses:      render.LicencesText(s),
-		Segment:       s.GetSegment(),
+		Licenses:      render.LicencesText(jobSpec),
+		Segment:       jobSpec.GetSegment(),
 	}
 	suspended := job.GetPaused()
 	if since := job.GetSuspendedAt(); since != 0 {

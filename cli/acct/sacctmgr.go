@@ -149,23 +149,25 @@ func runSacctmgr(call *tool.Call) error {
 	if slices.Contains([]string{"archive", "clear", "reconfigure", "shutdown"}, word) {
 		return call.Errorf("%s is not supported in this release", word)
 	}
-	return tool.Fail(1, "sacctmgr: error: invalid keyword: "+call.Operands[0])
+	return tool.Fail(1, "invalid keyword: "+call.Operands[0])
 }
 
 func pingAccounting(call *tool.Call) error {
-	var rep apiv1.AccountingStatusReply
-	if err := call.RPC(tool.MethodAcctStatus, &apiv1.AccountingStatusRequest{}, &rep); err != nil {
+	var reply apiv1.AccountingStatusReply
+	if err := call.RPC(
+		tool.MethodAcctStatus, &apiv1.AccountingStatusRequest{}, &reply,
+	); err != nil {
 		return err
 	}
-	if !rep.GetUp() {
+	if !reply.GetUp() {
 		return tool.Fail(
 			1,
-			fmt.Sprintf("slurmdbd(primary) at %s is DOWN", rep.GetStore()),
+			fmt.Sprintf("slurmdbd(primary) at %s is DOWN", reply.GetStore()),
 			"sacctmgr: error: "+
-				rep.GetError(),
+				reply.GetError(),
 		)
 	}
-	return call.WriteOut([]byte(fmt.Sprintf("slurmdbd(primary) at %s is UP\n", rep.GetStore())))
+	return call.WriteOut([]byte(fmt.Sprintf("slurmdbd(primary) at %s is UP\n", reply.GetStore())))
 }
 
 // readWords reads names and KEY=VALUE; where and set say which is which, and
@@ -187,8 +189,8 @@ func readWords(what string, args []string, setting bool) render.PolicyWords {
 			condition, setting = false, true
 			continue
 		}
-		key, val, ok := strings.Cut(a, "=")
-		val = strings.Trim(val, "\"'")
+		key, value, ok := strings.Cut(a, "=")
+		value = strings.Trim(value, "\"'")
 		switch plain := strings.TrimRight(strings.ToLower(key), "+-"); {
 		case !ok && slices.Contains([]string{"withassoc", "withcoordinator", "withcoord", "tree", "withdeleted", "withclusters", "withcoordinators", "wopinfo", "wopi", "wopl", "woplimits"}, strings.ToLower(a)):
 			words.Bare = append(words.Bare, strings.ToLower(a))
@@ -196,14 +198,16 @@ func readWords(what string, args []string, setting bool) render.PolicyWords {
 			words.Names = append(words.Names, tool.SplitList(a)...)
 		case slices.Contains(own, plain) && (condition || plain == "name" || plain == "names" || plain == what || plain == what+
 			"s") && key == strings.TrimRight(key, "+-"):
-			words.Names = append(words.Names, tool.SplitList(val)...)
+			words.Names = append(words.Names, tool.SplitList(value)...)
 		case condition:
 			words.Where = append(
 				words.Where,
-				&apiv1.ConfigEntry{Key: strings.ToLower(key), Value: val},
+				&apiv1.ConfigEntry{Key: strings.ToLower(key), Value: value},
 			)
 		default:
-			words.Set = append(words.Set, &apiv1.ConfigEntry{Key: strings.ToLower(key), Value: val})
+			words.Set = append(
+				words.Set, &apiv1.ConfigEntry{Key: strings.ToLower(key), Value: value},
+			)
 		}
 	}
 	return words
@@ -244,7 +248,7 @@ func changePolicy(call *tool.Call, verb string, args []string) error {
 		)
 	}
 	words := readWords(what, args[1:], verb == "add")
-	req := &apiv1.PolicyChangeRequest{
+	request := &apiv1.PolicyChangeRequest{
 		Entity: what,
 		Names:  words.Names,
 		Where:  words.Where,
@@ -252,25 +256,26 @@ func changePolicy(call *tool.Call, verb string, args []string) error {
 	}
 	switch verb {
 	case "add":
-		req.Verb = apiv1.PolicyChangeRequest_ADD
+		request.Verb = apiv1.PolicyChangeRequest_ADD
 	case "modify":
-		req.Verb = apiv1.PolicyChangeRequest_MODIFY
+		request.Verb = apiv1.PolicyChangeRequest_MODIFY
 	default:
-		req.Verb = apiv1.PolicyChangeRequest_DELETE
+		request.Verb = apiv1.PolicyChangeRequest_DELETE
 	}
 	switch {
-	case len(req.GetNames()) == 0 && verb == "add" && what != "association":
+	case len(request.GetNames()) == 0 && verb == "add" && what != "association":
 		return call.Errorf("Need a name of a %s to add.", what)
-	case len(req.GetNames()) == 0 && len(req.GetWhere()) == 0 && verb != "add" && what != "cluster":
+	case len(request.GetNames()) == 0 && len(request.GetWhere()) == 0 && verb != "add" &&
+		what != "cluster":
 		return call.Errorf(
 			"name the %s to %s, or say where: everything at once is not changed",
 			what,
 			verb,
 		)
-	case verb == "modify" && len(req.GetSet()) == 0:
+	case verb == "modify" && len(request.GetSet()) == 0:
 		return tool.Fail(1, " You didn't give me anything to set")
 	}
-	return commitPolicy(call, verb, ofUsersInAccounts(req), what)
+	return commitPolicy(call, verb, ofUsersInAccounts(request), what)
 }
 
 // ofUsersInAccounts turns a change of accounts where a user is named into one of that
@@ -309,7 +314,7 @@ func entityHelp() string {
 func commitPolicy(
 	call *tool.Call,
 	verb string,
-	req *apiv1.PolicyChangeRequest,
+	request *apiv1.PolicyChangeRequest,
 	typed string,
 ) error {
 	nothing := map[string]string{"add": " Nothing new added.", "modify": " Nothing modified", "delete": " Nothing deleted"}[verb]
@@ -317,25 +322,25 @@ func commitPolicy(
 	if err := call.RPC(tool.MethodGetPolicy, &apiv1.PolicyRequest{}, &have); err != nil {
 		return err
 	}
-	if verb != "add" && len(req.GetNames()) > 0 &&
-		slices.Contains([]string{"account", "cluster", "qos", "user"}, req.GetEntity()) {
-		req.Names = slices.DeleteFunc(
-			req.GetNames(),
-			func(n string) bool { return !exists(&have, req.GetEntity(), n) },
+	if verb != "add" && len(request.GetNames()) > 0 &&
+		slices.Contains([]string{"account", "cluster", "qos", "user"}, request.GetEntity()) {
+		request.Names = slices.DeleteFunc(
+			request.GetNames(),
+			func(n string) bool { return !exists(&have, request.GetEntity(), n) },
 		)
-		if len(req.GetNames()) == 0 {
+		if len(request.GetNames()) == 0 {
 			return nothingChanged(call, nothing)
 		}
 	}
-	if err := refuseDefaultAccount(req, &have); err != nil {
+	if err := refuseDefaultAccount(request, &have); err != nil {
 		return err
 	}
-	text, known := announce(req, &have)
+	text, known := announce(request, &have)
 	switch {
-	case known && text == "" && !addsMore(req):
+	case known && text == "" && !addsMore(request):
 		return nothingChanged(call, nothing)
 	case text == "":
-		text = describeChange(verb, req)
+		text = describeChange(verb, request)
 	}
 	text = strings.Replace(text, "Modified user associations", "Modified "+typed+" associations", 1)
 	if call.Opts.On("quiet") {
@@ -350,11 +355,11 @@ func commitPolicy(
 			return err
 		}
 	}
-	var rep apiv1.PolicyChangeReply
-	if err := call.RPC(tool.MethodChangePolicy, req, &rep); err != nil {
-		return explainPolicy(req, err)
+	var reply apiv1.PolicyChangeReply
+	if err := call.RPC(tool.MethodChangePolicy, request, &reply); err != nil {
+		return explainPolicy(request, err)
 	}
-	if len(rep.GetChanged()) == 0 {
+	if len(reply.GetChanged()) == 0 {
 		return nothingChanged(call, nothing)
 	}
 	return call.WriteOut([]byte(text))
@@ -362,11 +367,11 @@ func commitPolicy(
 
 // refuseDefaultAccount refuses a default account that a user has no association with, naming all
 // such users, before anything is changed.
-func refuseDefaultAccount(req *apiv1.PolicyChangeRequest, have *apiv1.PolicyReply) error {
-	if req.GetEntity() != "user" || req.GetVerb() != apiv1.PolicyChangeRequest_MODIFY {
+func refuseDefaultAccount(request *apiv1.PolicyChangeRequest, have *apiv1.PolicyReply) error {
+	if request.GetEntity() != "user" || request.GetVerb() != apiv1.PolicyChangeRequest_MODIFY {
 		return nil
 	}
-	c := &change{req: req, have: have}
+	c := &change{req: request, have: have}
 	account := c.value("defaultaccount")
 	if account == "" {
 		return nil
@@ -387,21 +392,25 @@ func refuseDefaultAccount(req *apiv1.PolicyChangeRequest, have *apiv1.PolicyRepl
 }
 
 // explainPolicy words the refusal of a change as sacctmgr does.
-func explainPolicy(req *apiv1.PolicyChangeRequest, err error) error {
+func explainPolicy(request *apiv1.PolicyChangeRequest, err error) error {
 	refusal := tool.ExplainError(err)
 	if bad, ok := badQOSName(refusal.Detail); ok {
-		return tool.Fail(1, "sacctmgr: error: "+refusal.Detail, "sacctmgr: error: "+
-			refusal.Detail, " Unknown option: "+optionNaming(req, bad))
+		said := "sacctmgr: error: " + refusal.Detail
+		option := " Unknown option: " + optionNaming(request, bad)
+		if request.GetVerb() == apiv1.PolicyChangeRequest_MODIFY {
+			return tool.Fail(1, said, option, whereHint)
+		}
+		return tool.Fail(1, said, said, option)
 	}
 	if unknown := refusal.Unknown; unknown != nil && unknown.Kind == "option" {
-		lines := unknownOption(req, unknown.Word)
+		lines := unknownOption(request, unknown.Word)
 		if unknown.Nearest != "" {
 			lines = append(lines, " Did you mean "+unknown.Nearest+"?")
 		}
 		return tool.Fail(1, lines...)
 	}
 	if unknown := refusal.Unknown; unknown != nil && unknown.Kind == "condition" {
-		return tool.Fail(1, " Unknown condition: "+asTyped(req.GetWhere(), unknown.Word),
+		return tool.Fail(1, " Unknown condition: "+asTyped(request.GetWhere(), unknown.Word),
 			" Use keyword 'set' to modify value", "sacctmgr: error: "+refusal.Detail)
 	}
 	if refusal.Code == spec.CodeDefaultAccount {
@@ -414,11 +423,13 @@ func explainPolicy(req *apiv1.PolicyChangeRequest, err error) error {
 		refusal.Text)...)
 }
 
+const whereHint = " Use keyword 'where' to modify condition"
+
 // unknownOption says that something cannot be set.
-func unknownOption(req *apiv1.PolicyChangeRequest, key string) []string {
-	lines := []string{" Unknown option: " + asTyped(req.GetSet(), key)}
-	if req.GetVerb() == apiv1.PolicyChangeRequest_MODIFY {
-		lines = append(lines, " Use keyword 'where' to modify condition")
+func unknownOption(request *apiv1.PolicyChangeRequest, key string) []string {
+	lines := []string{" Unknown option: " + asTyped(request.GetSet(), key)}
+	if request.GetVerb() == apiv1.PolicyChangeRequest_MODIFY {
+		lines = append(lines, whereHint)
 	}
 	return lines
 }
@@ -441,10 +452,10 @@ func badQOSName(detail string) (string, bool) {
 }
 
 // optionNaming finds the option as it was typed in which a QOS was named.
-func optionNaming(req *apiv1.PolicyChangeRequest, name string) string {
-	for _, e := range slices.Concat(req.GetSet(), req.GetWhere()) {
-		if strings.Contains(e.GetValue(), name) {
-			return e.GetKey() + "=" + e.GetValue()
+func optionNaming(request *apiv1.PolicyChangeRequest, name string) string {
+	for _, entry := range slices.Concat(request.GetSet(), request.GetWhere()) {
+		if strings.Contains(entry.GetValue(), name) {
+			return entry.GetKey() + "=" + entry.GetValue()
 		}
 	}
 	return name
@@ -485,32 +496,33 @@ func exists(policy *apiv1.PolicyReply, what, name string) bool {
 }
 
 // describeChange says what is about to happen to what has no words of its own.
-func describeChange(verb string, req *apiv1.PolicyChangeRequest) string {
+func describeChange(verb string, request *apiv1.PolicyChangeRequest) string {
 	title := map[string]string{"account": "Account(s)", "user": "User(s)", "qos": "QOS(s)", "cluster": "Cluster(s)",
-		"association": "Association(s)", "coordinator": "Coordinator(s)", "wckey": "WCKey(s)", "resource": "Resource(s)"}[req.GetEntity()]
+		"association": "Association(s)", "coordinator": "Coordinator(s)", "wckey": "WCKey(s)",
+		"resource": "Resource(s)"}[request.GetEntity()]
 	lead := map[string]string{"add": " Adding ", "modify": " Modifying ", "delete": " Deleting "}[verb]
-	var b strings.Builder
-	b.WriteString(lead + title + "\n")
-	for _, n := range req.GetNames() {
-		b.WriteString("  " + n + "\n")
+	var text strings.Builder
+	text.WriteString(lead + title + "\n")
+	for _, n := range request.GetNames() {
+		text.WriteString("  " + n + "\n")
 	}
 	for _, part := range [...]struct {
 		title string
 		list  []*apiv1.ConfigEntry
-	}{{" Where", req.GetWhere()}, {" Settings", req.GetSet()}} {
+	}{{" Where", request.GetWhere()}, {" Settings", request.GetSet()}} {
 		if len(part.list) > 0 {
-			b.WriteString(part.title + "\n")
+			text.WriteString(part.title + "\n")
 			for _, entry := range part.list {
 				sign := "="
 				key := strings.TrimRight(entry.GetKey(), "+-")
 				if key != entry.GetKey() {
 					sign = entry.GetKey()[len(key):] + "="
 				}
-				fmt.Fprintf(&b, "  %-14s%2s %s\n", key, sign, render.Cell(entry.GetValue()))
+				fmt.Fprintf(&text, "  %-14s%2s %s\n", key, sign, render.Cell(entry.GetValue()))
 			}
 		}
 	}
-	return b.String()
+	return text.String()
 }
 
 // decideWithin is how long somebody may think about a change.

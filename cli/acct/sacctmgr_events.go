@@ -32,14 +32,14 @@ func showEvents(call *tool.Call, words render.PolicyWords) error {
 	}
 	for key, to := range map[string]*int64{"start": &query.Start, "end": &query.End} {
 		if text, ok := render.PolicyWord(words.Where, key); ok {
-			sec, err := format.ParseTime(
+			seconds, err := format.ParseTime(
 				text,
 				format.Moment{Now: now.Unix(), Loc: call.Loc, Past: true},
 			)
 			if err != nil {
 				return tool.Fail(1, tool.BadTimeText(text))
 			}
-			*to = max(sec*tool.Second, 1)
+			*to = max(seconds*tool.Second, 1)
 		}
 	}
 	if text, ok := render.PolicyWord(words.Where, "node", "nodes"); ok {
@@ -49,20 +49,24 @@ func showEvents(call *tool.Call, words render.PolicyWords) error {
 		}
 		query.Nodes = names
 	}
-	var rep apiv1.ReportReply
-	if err := fetch.UpToDate(call, tool.MethodAcctReport, query, &rep, func(seq uint64) { query.MinSeq = seq }); err != nil {
+	var reply apiv1.ReportReply
+	if err := fetch.UpToDate(call, tool.MethodAcctReport, query, &reply, func(seq uint64) {
+		query.MinSeq = seq
+	}); err != nil {
 		return err
 	}
-	fetch.WarnBehind(call, rep.GetBehind())
+	fetch.WarnBehind(call, reply.GetBehind())
 	if render.WantsDocument(call) {
-		return render.Print(call, tree.Member{Key: "events", Value: eventTrees(&rep, now.UnixNano())})
+		return render.Print(
+			call, tree.Member{Key: "events", Value: eventTrees(&reply, now.UnixNano())},
+		)
 	}
 	var rows []*render.PolicyRow
-	for _, r := range rep.GetRows() {
+	for _, reportRow := range reply.GetRows() {
 		var texts []string
-		for i, col := range rep.GetColumns() {
-			cell := r.GetCells()[i]
-			if col.GetUnit() == "time" {
+		for i, column := range reply.GetColumns() {
+			cell := reportRow.GetCells()[i]
+			if column.GetUnit() == "time" {
 				texts = append(texts, render.FormatTime(call, cell.GetInt()))
 			} else {
 				texts = append(texts, cell.GetText())
@@ -70,7 +74,7 @@ func showEvents(call *tool.Call, words render.PolicyWords) error {
 		}
 		rows = append(
 			rows,
-			&render.PolicyRow{More: append(texts, eventLength(&rep, r, now.UnixNano()))},
+			&render.PolicyRow{More: append(texts, eventLength(&reply, reportRow, now.UnixNano()))},
 		)
 	}
 	all := render.WithAliases(
@@ -103,26 +107,26 @@ func showEvents(call *tool.Call, words render.PolicyWords) error {
 	if err != nil {
 		return err
 	}
-	s := render.PolicyView{}
-	return call.WriteOut(s.Text(render.TableStyle(call), shown, rows))
+	view := render.PolicyView{}
+	return call.WriteOut(view.Text(render.TableStyle(call), shown, rows))
 }
 
 // eventTrees are the events of a report as objects: a key for each column, a time as a number.
-func eventTrees(rep *apiv1.ReportReply, now int64) tree.List {
-	out := make(tree.List, len(rep.GetRows()))
-	for i, row := range rep.GetRows() {
+func eventTrees(reply *apiv1.ReportReply, now int64) tree.List {
+	out := make(tree.List, len(reply.GetRows()))
+	for i, row := range reply.GetRows() {
 		event := tree.Object{}
-		for k, col := range rep.GetColumns() {
+		for k, column := range reply.GetColumns() {
 			cell := row.GetCells()[k]
-			member := tree.Member{Key: eventKey(col.GetName()), Value: cell.GetText()}
-			if col.GetUnit() == "time" {
+			member := tree.Member{Key: eventKey(column.GetName()), Value: cell.GetText()}
+			if column.GetUnit() == "time" {
 				at := cell.GetInt()
 				member.Value = render.Number(at/tool.Second, at != 0, false)
 			}
 			event = append(event, member)
 		}
 		var duration any
-		if seconds, known := eventSeconds(rep, row, now); known {
+		if seconds, known := eventSeconds(reply, row, now); known {
 			duration = seconds
 		}
 		out[i] = append(event, tree.Member{Key: "duration", Value: duration})
@@ -132,14 +136,14 @@ func eventTrees(rep *apiv1.ReportReply, now int64) tree.List {
 
 // eventKey is the name of a column as a key: NodeName is node_name.
 func eventKey(column string) string {
-	var b strings.Builder
+	var text strings.Builder
 	for i, r := range column {
 		if i > 0 && unicode.IsUpper(r) {
-			b.WriteByte('_')
+			text.WriteByte('_')
 		}
-		b.WriteRune(unicode.ToLower(r))
+		text.WriteRune(unicode.ToLower(r))
 	}
-	return b.String()
+	return text.String()
 }
 
 // runawayTree is a job that accounting takes for open and the controller does not know.
@@ -163,8 +167,8 @@ func runawayTree(row *apiv1.AcctRow, cluster string) tree.Object {
 }
 
 // eventLength is how long an event took, or takes until now; empty where that is not known.
-func eventLength(rep *apiv1.ReportReply, r *apiv1.ReportRow, now int64) string {
-	seconds, known := eventSeconds(rep, r, now)
+func eventLength(reply *apiv1.ReportReply, reportRow *apiv1.ReportRow, now int64) string {
+	seconds, known := eventSeconds(reply, reportRow, now)
 	if !known {
 		return ""
 	}
@@ -173,11 +177,13 @@ func eventLength(rep *apiv1.ReportReply, r *apiv1.ReportRow, now int64) string {
 
 // eventSeconds is how long an event took, or takes until now. It is not known where the
 // controller, of another release, does not send one time of begin and one of end.
-func eventSeconds(rep *apiv1.ReportReply, r *apiv1.ReportRow, now int64) (seconds int64, known bool) {
+func eventSeconds(
+	reply *apiv1.ReportReply, reportRow *apiv1.ReportRow, now int64,
+) (seconds int64, known bool) {
 	var times []int64
-	for i, col := range rep.GetColumns() {
-		if col.GetUnit() == "time" {
-			times = append(times, r.GetCells()[i].GetInt())
+	for i, column := range reply.GetColumns() {
+		if column.GetUnit() == "time" {
+			times = append(times, reportRow.GetCells()[i].GetInt())
 		}
 	}
 	if len(times) != 2 {
@@ -198,12 +204,12 @@ func showRunaway(call *tool.Call) error {
 		return err
 	}
 	known := map[uint64]bool{}
-	for _, j := range jobs.GetJobs() {
-		known[j.GetUid()] = !spec.JobState(j.GetState()).Terminal() || j.GetCompleting()
+	for _, job := range jobs.GetJobs() {
+		known[job.GetUid()] = !spec.JobState(job.GetState()).Terminal() || job.GetCompleting()
 	}
 	cluster, behind := "", uint64(0)
 	var lost []*apiv1.AcctRow
-	req := &apiv1.AcctQuery{
+	request := &apiv1.AcctQuery{
 		AllUsers:        true,
 		AllocationsOnly: true,
 		States: []uint32{
@@ -213,9 +219,9 @@ func showRunaway(call *tool.Call) error {
 		},
 		Start: call.Now().UnixNano(),
 	}
-	err := fetch.AccountingRows(call, req, func(rep *apiv1.AcctReply) error {
-		cluster, behind = rep.GetCluster(), rep.GetBehind()
-		for _, r := range rep.GetRows() {
+	err := fetch.AccountingRows(call, request, func(reply *apiv1.AcctReply) error {
+		cluster, behind = reply.GetCluster(), reply.GetBehind()
+		for _, r := range reply.GetRows() {
 			if r.GetEnd() == 0 && !known[r.GetUid()] && r.GetSubmit() < jobs.GetNow() {
 				lost = append(lost, r)
 			}
@@ -281,13 +287,13 @@ func showRunaway(call *tool.Call) error {
 	if err != nil {
 		return err
 	}
-	s := render.PolicyView{}
-	b := s.Text(render.TableStyle(call), shown, rows)
+	view := render.PolicyView{}
+	data := view.Text(render.TableStyle(call), shown, rows)
 	return call.WriteOut(
 		fmt.Appendf(
 			nil,
 			"NOTE: Runaway jobs are jobs that don't exist in the controller but are considered pending, running or suspended in accounting\n%s",
-			b,
+			data,
 		),
 	)
 }

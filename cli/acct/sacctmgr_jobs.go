@@ -15,7 +15,7 @@ import (
 // jobCondition is a key of sacctmgr modify job where.
 type jobCondition struct {
 	names []string
-	read  func(call *tool.Call, ask *apiv1.AcctQuery, value string) error
+	read  func(call *tool.Call, query *apiv1.AcctQuery, value string) error
 }
 
 // jobConditions are those keys. A key may be shortened to a beginning of three letters.
@@ -23,18 +23,20 @@ type jobCondition struct {
 //muster:table one row for each key
 func jobConditions() []jobCondition {
 	list := func(field func(*apiv1.AcctQuery) *[]string) func(*tool.Call, *apiv1.AcctQuery, string) error {
-		return func(_ *tool.Call, ask *apiv1.AcctQuery, value string) error {
-			*field(ask) = append(*field(ask), tool.SplitList(value)...)
+		return func(_ *tool.Call, query *apiv1.AcctQuery, value string) error {
+			*field(query) = append(*field(query), tool.SplitList(value)...)
 			return nil
 		}
 	}
 	moment := func(field func(*apiv1.AcctQuery) *int64) func(*tool.Call, *apiv1.AcctQuery, string) error {
-		return func(call *tool.Call, ask *apiv1.AcctQuery, value string) error {
-			sec, err := format.ParseTime(value, format.Moment{Now: call.Now().Unix(), Loc: call.Loc})
+		return func(call *tool.Call, query *apiv1.AcctQuery, value string) error {
+			seconds, err := format.ParseTime(
+				value, format.Moment{Now: call.Now().Unix(), Loc: call.Loc},
+			)
 			if err != nil {
 				return call.Errorf("%s", tool.BadTimeText(value))
 			}
-			*field(ask) = sec * tool.Second
+			*field(query) = seconds * tool.Second
 			return nil
 		}
 	}
@@ -57,7 +59,7 @@ func jobConditions() []jobCondition {
 // noteKey is a key of sacctmgr modify job set.
 type noteKey struct {
 	name string
-	set  func(req *apiv1.NoteJobsRequest, value string) error
+	set  func(request *apiv1.NoteJobsRequest, value string) error
 }
 
 // noteKeys are those keys.
@@ -65,8 +67,8 @@ type noteKey struct {
 //muster:table one row for each key
 func noteKeys() []noteKey {
 	text := func(field func(*apiv1.NoteJobsRequest) **string) func(*apiv1.NoteJobsRequest, string) error {
-		return func(req *apiv1.NoteJobsRequest, value string) error {
-			*field(req) = &value
+		return func(request *apiv1.NoteJobsRequest, value string) error {
+			*field(request) = &value
 			return nil
 		}
 	}
@@ -80,21 +82,23 @@ func noteKeys() []noteKey {
 }
 
 // setDerived reads an exit code.
-func setDerived(req *apiv1.NoteJobsRequest, value string) error {
+func setDerived(request *apiv1.NoteJobsRequest, value string) error {
 	n, err := strconv.ParseUint(value, 10, 8)
 	if err != nil {
 		return fmt.Errorf("invalid exit code %q: expected a number from 0 to 255", value)
 	}
 	code := uint32(n)
-	req.DerivedExitCode = &code
+	request.DerivedExitCode = &code
 	return nil
 }
 
+const nothingToSet = " You didn't give me anything to set"
+
 // jobChange reads the conditions and settings of sacctmgr modify job.
 func jobChange(call *tool.Call, args []string) (*apiv1.AcctQuery, *apiv1.NoteJobsRequest, error) {
-	ask := &apiv1.AcctQuery{AllocationsOnly: true, Duplicates: true, Start: 1,
+	query := &apiv1.AcctQuery{AllocationsOnly: true, Duplicates: true, Start: 1,
 		Fields: []string{"user"}}
-	req := &apiv1.NoteJobsRequest{}
+	request := &apiv1.NoteJobsRequest{}
 	condition, settings := true, 0
 	for _, word := range args {
 		switch strings.ToLower(word) {
@@ -112,27 +116,31 @@ func jobChange(call *tool.Call, args []string) (*apiv1.AcctQuery, *apiv1.NoteJob
 			if found == nil {
 				return nil, nil, tool.Fail(1, " Unknown condition: "+word, " Use keyword 'set' to modify value")
 			}
-			if err := found.read(call, ask, value); err != nil {
+			if err := found.read(call, query, value); err != nil {
 				return nil, nil, err
 			}
 			continue
 		}
-		settings++
 		found := findNote(key)
 		if found == nil && len(key) >= 3 && strings.HasPrefix("newwckey", key) {
 			return nil, nil, call.Errorf("the wckey of a job that is over cannot be changed: its use is accounted to it")
 		}
 		if found == nil {
-			return nil, nil, tool.Fail(1, " Unknown option: "+word, " Use keyword 'where' to modify condition")
+			lines := []string{" Unknown option: " + word, whereHint}
+			if settings == 0 {
+				lines = append([]string{nothingToSet}, lines...)
+			}
+			return nil, nil, tool.Fail(1, lines...)
 		}
-		if err := found.set(req, value); err != nil {
+		settings++
+		if err := found.set(request, value); err != nil {
 			return nil, nil, call.Errorf("%v", err)
 		}
 	}
 	if settings == 0 {
-		return nil, nil, tool.Fail(1, " You didn't give me anything to set")
+		return nil, nil, tool.Fail(1, nothingToSet)
 	}
-	return ask, req, nil
+	return query, request, nil
 }
 
 func findCondition(key string) *jobCondition {
@@ -166,11 +174,11 @@ func modifyJobs(call *tool.Call, args []string) error {
 	if call.Opts.On("readonly") {
 		return call.Errorf("Can't run this command in readonly mode.")
 	}
-	ask, req, err := jobChange(call, args)
+	query, request, err := jobChange(call, args)
 	if err != nil {
 		return err
 	}
-	rows, err := findJobs(call, ask)
+	rows, err := findJobs(call, query)
 	if err != nil {
 		return err
 	}
@@ -185,7 +193,7 @@ func modifyJobs(call *tool.Call, args []string) error {
 	}
 	if call.Opts.On("immediate") {
 		// Nothing is said of jobs that the caller may not change.
-		if err := noteJobs(call, req, rows); err != nil {
+		if err := noteJobs(call, request, rows); err != nil {
 			return err
 		}
 		return announce()
@@ -196,13 +204,13 @@ func modifyJobs(call *tool.Call, args []string) error {
 	if ok, err := confirmChange(call, "modify"); err != nil || !ok {
 		return err
 	}
-	return noteJobs(call, req, rows)
+	return noteJobs(call, request, rows)
 }
 
 // findJobs asks accounting for the runs that match.
-func findJobs(call *tool.Call, ask *apiv1.AcctQuery) ([]*apiv1.AcctRow, error) {
+func findJobs(call *tool.Call, query *apiv1.AcctQuery) ([]*apiv1.AcctRow, error) {
 	var rows []*apiv1.AcctRow
-	err := fetch.AccountingRows(call, ask, func(part *apiv1.AcctReply) error {
+	err := fetch.AccountingRows(call, query, func(part *apiv1.AcctReply) error {
 		rows = append(rows, part.GetRows()...)
 		return nil
 	})
@@ -211,20 +219,25 @@ func findJobs(call *tool.Call, ask *apiv1.AcctQuery) ([]*apiv1.AcctRow, error) {
 
 // announceJobs names the jobs that change.
 func announceJobs(call *tool.Call, rows []*apiv1.AcctRow) string {
-	var b strings.Builder
-	b.WriteString(" Modified jobs...\n")
+	var text strings.Builder
+	text.WriteString(" Modified jobs...\n")
 	seen := map[uint64]bool{}
 	for _, row := range rows {
 		if !seen[row.GetUid()] {
-			fmt.Fprintf(&b, "  %d submitted at %s\n", row.GetJobId(), render.FormatTime(call, row.GetSubmit()))
+			fmt.Fprintf(
+				&text,
+				"  %d submitted at %s\n",
+				row.GetJobId(),
+				render.FormatTime(call, row.GetSubmit()),
+			)
 		}
 		seen[row.GetUid()] = true
 	}
-	return b.String()
+	return text.String()
 }
 
 // noteJobs sends a change of some jobs, a few thousand at a time.
-func noteJobs(call *tool.Call, req *apiv1.NoteJobsRequest, rows []*apiv1.AcctRow) error {
+func noteJobs(call *tool.Call, request *apiv1.NoteJobsRequest, rows []*apiv1.AcctRow) error {
 	var uids []uint64
 	seen := map[uint64]bool{}
 	for _, row := range rows {
@@ -235,11 +248,16 @@ func noteJobs(call *tool.Call, req *apiv1.NoteJobsRequest, rows []*apiv1.AcctRow
 	}
 	for len(uids) > 0 {
 		n := min(len(uids), maxNotedAtOnce)
-		req.Uids = uids[:n]
+		request.Uids = uids[:n]
 		uids = uids[n:]
-		if err := call.RPC(tool.MethodNoteJobs, req, &apiv1.NoteJobsReply{}); err != nil {
-			r := tool.ExplainError(err)
-			return tool.Fail(1, append(r.Preamble(call.Command.Name), " Error with request: "+r.Text)...)
+		if err := call.RPC(tool.MethodNoteJobs, request, &apiv1.NoteJobsReply{}); err != nil {
+			refusal := tool.ExplainError(err)
+			return tool.Fail(
+				1,
+				append(
+					refusal.Preamble(call.Command.Name), " Error with request: "+refusal.Text,
+				)...,
+			)
 		}
 	}
 	return nil

@@ -29,11 +29,11 @@ func badListEntity() error {
 
 // showTransactions lists the changes of the policy.
 func showTransactions(call *tool.Call, words render.PolicyWords) error {
-	req := &apiv1.TransactionsRequest{}
+	request := &apiv1.TransactionsRequest{}
 	for _, b := range [...]struct {
 		key string
 		to  *int64
-	}{{"start", &req.Since}, {"end", &req.Until}} {
+	}{{"start", &request.Since}, {"end", &request.Until}} {
 		text, ok := render.PolicyWord(words.Where, b.key)
 		if !ok {
 			continue
@@ -47,8 +47,8 @@ func showTransactions(call *tool.Call, words render.PolicyWords) error {
 		}
 		*b.to = t * tool.Second
 	}
-	var rep apiv1.TransactionsReply
-	if err := call.RPC(tool.MethodTransactions, req, &rep); err != nil {
+	var reply apiv1.TransactionsReply
+	if err := call.RPC(tool.MethodTransactions, request, &reply); err != nil {
 		return err
 	}
 	fields := render.WithAliases(
@@ -59,7 +59,7 @@ func showTransactions(call *tool.Call, words render.PolicyWords) error {
 	action, byAction := render.PolicyWord(words.Where, "action", "actions")
 	list := tree.List{}
 	var rows []*render.PolicyRow
-	for _, transaction := range rep.GetTransactions() {
+	for _, transaction := range reply.GetTransactions() {
 		if (byActor && !slices.Contains(tool.SplitList(actor), transaction.GetActor())) ||
 			(byAction && !strings.EqualFold(action, transaction.GetAction())) {
 			continue
@@ -85,8 +85,8 @@ func showTransactions(call *tool.Call, words render.PolicyWords) error {
 	if err != nil {
 		return err
 	}
-	s := render.PolicyView{}
-	return call.WriteOut(s.Text(render.TableStyle(call), shown, rows))
+	view := render.PolicyView{}
+	return call.WriteOut(view.Text(render.TableStyle(call), shown, rows))
 }
 
 func transactionTree(transaction *apiv1.Transaction) tree.Object {
@@ -103,12 +103,12 @@ func transactionTree(transaction *apiv1.Transaction) tree.Object {
 // showAccountedReservations is sacctmgr show reservation: those that the controller
 // has now; UnusedWall, which accounting would have to work out, stays empty.
 func showAccountedReservations(call *tool.Call, words render.PolicyWords) error {
-	rep, err := fetch.Reservations(call)
+	reply, err := fetch.Reservations(call)
 	if err != nil {
 		return err
 	}
-	var cfg apiv1.GetConfigReply
-	if err := call.RPC(tool.MethodGetConfig, &apiv1.GetConfigRequest{}, &cfg); err != nil {
+	var config apiv1.GetConfigReply
+	if err := call.RPC(tool.MethodGetConfig, &apiv1.GetConfigRequest{}, &config); err != nil {
 		return err
 	}
 	all := render.TextFields(
@@ -136,16 +136,16 @@ func showAccountedReservations(call *tool.Call, words render.PolicyWords) error 
 	all[6].Names = []string{"nodes"}
 	list := tree.List{}
 	var rows []*render.PolicyRow
-	for _, reservation := range rep.GetReservations() {
+	for _, reservation := range reply.GetReservations() {
 		if len(words.Names) > 0 && !slices.Contains(words.Names, reservation.GetName()) {
 			continue
 		}
-		list = append(list, accountedReservationTree(cfg.GetCluster(), reservation))
+		list = append(list, accountedReservationTree(config.GetCluster(), reservation))
 		rows = append(
 			rows,
 			&render.PolicyRow{
 				More: []string{
-					cfg.GetCluster(),
+					config.GetCluster(),
 					reservation.GetName(),
 					render.TRESText(reservation.GetTres()),
 					render.FormatTime(call, reservation.GetStart()),
@@ -167,8 +167,8 @@ func showAccountedReservations(call *tool.Call, words render.PolicyWords) error 
 	if err != nil {
 		return err
 	}
-	s := render.PolicyView{}
-	return call.WriteOut(s.Text(render.TableStyle(call), shown, rows))
+	view := render.PolicyView{}
+	return call.WriteOut(view.Text(render.TableStyle(call), shown, rows))
 }
 
 func accountedReservationTree(cluster string, reservation *apiv1.ReservationInfo) tree.Object {
@@ -201,27 +201,29 @@ func accountingKeys() []string {
 
 // showConfiguration prints what of the configuration concerns accounting.
 func showConfiguration(call *tool.Call) error {
-	var cfg apiv1.GetConfigReply
-	if err := call.RPC(tool.MethodGetConfig, &apiv1.GetConfigRequest{}, &cfg); err != nil {
+	var config apiv1.GetConfigReply
+	if err := call.RPC(tool.MethodGetConfig, &apiv1.GetConfigRequest{}, &config); err != nil {
 		return err
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "Configuration data as of %s\n", render.FormatTime(call, cfg.GetNow()))
+	var text strings.Builder
+	fmt.Fprintf(&text, "Configuration data as of %s\n", render.FormatTime(call, config.GetNow()))
 	values := tree.Object{}
 	for _, key := range accountingKeys() {
-		if v := render.ConfigValue(&cfg, key); v != "" {
-			fmt.Fprintf(&b, "%-22s = %s\n", key, v)
-			values = append(values, tree.Member{Key: key, Value: v})
+		if value := render.ConfigValue(&config, key); value != "" {
+			fmt.Fprintf(&text, "%-22s = %s\n", key, value)
+			values = append(values, tree.Member{Key: key, Value: value})
 		}
 	}
 	if render.WantsDocument(call) {
 		return render.Print(
 			call,
 			tree.Member{Key: "configuration", Value: values},
-			tree.Member{Key: "last_update", Value: render.Instant(call.LastUpdate(cfg.GetNow()))},
+			tree.Member{
+				Key: "last_update", Value: render.Instant(call.LastUpdate(config.GetNow())),
+			},
 		)
 	}
-	return call.WriteOut([]byte(b.String()))
+	return call.WriteOut([]byte(text.String()))
 }
 
 // dumpPolicy writes everything to the file that load reads.
@@ -245,13 +247,13 @@ func dumpPolicy(call *tool.Call, args []string) error {
 	if call.Opts.On("quiet") {
 		return nil
 	}
-	var b strings.Builder
+	var text strings.Builder
 	for line := range strings.Lines(policy.GetDump()) {
 		if !strings.HasPrefix(line, "#") {
-			b.WriteString("sacctmgr: " + line)
+			text.WriteString("sacctmgr: " + line)
 		}
 	}
-	return call.WriteOut([]byte(b.String()))
+	return call.WriteOut([]byte(text.String()))
 }
 
 // loadPolicy reads such a file. The controller checks all of it first.
@@ -262,12 +264,12 @@ func loadPolicy(call *tool.Call, args []string) error {
 	words := readWords("cluster", args, false)
 	path, ok := render.PolicyWord(words.Where, "file")
 	var clean bool
-	for _, n := range words.Names {
+	for _, name := range words.Names {
 		switch {
-		case strings.EqualFold(n, "clean"):
+		case strings.EqualFold(name, "clean"):
 			clean = true
 		case !ok:
-			path, ok = n, true
+			path, ok = name, true
 		}
 	}
 	if !ok {
@@ -277,22 +279,32 @@ func loadPolicy(call *tool.Call, args []string) error {
 	if err != nil {
 		return tool.Fail(1, "sacctmgr: error: Unable to read "+path+": "+err.Error())
 	}
-	req := &apiv1.PolicyChangeRequest{
+	request := &apiv1.PolicyChangeRequest{
 		Verb:  apiv1.PolicyChangeRequest_LOAD,
 		Text:  string(text),
 		Clean: clean,
 		Try:   true,
 	}
-	var rep apiv1.PolicyChangeReply
-	if err := call.RPC(tool.MethodChangePolicy, req, &rep); err != nil {
-		r := tool.ExplainError(err)
-		return tool.Fail(1, strings.Split("sacctmgr: error: "+cmp.Or(r.Detail, r.Text), "\n")...)
+	var reply apiv1.PolicyChangeReply
+	if err := call.RPC(tool.MethodChangePolicy, request, &reply); err != nil {
+		refusal := tool.ExplainError(err)
+		return tool.Fail(
+			1, strings.Split("sacctmgr: error: "+cmp.Or(refusal.Detail, refusal.Text), "\n")...,
+		)
 	}
-	if len(rep.GetChanged()) == 0 {
+	if len(reply.GetChanged()) == 0 {
 		return nothingChanged(call, " Nothing new added.")
 	}
 	if !call.Opts.On("quiet") {
-		if err := call.WriteOut([]byte(fmt.Sprintf("%s: %d entities are added or set to what the file says\n", path, len(rep.GetChanged())))); err != nil {
+		if err := call.WriteOut(
+			[]byte(
+				fmt.Sprintf(
+					"%s: %d entities are added or set to what the file says\n",
+					path,
+					len(reply.GetChanged()),
+				),
+			),
+		); err != nil {
 			return err
 		}
 	}
@@ -301,6 +313,6 @@ func loadPolicy(call *tool.Call, args []string) error {
 			return err
 		}
 	}
-	req.Try = false
-	return call.RPC(tool.MethodChangePolicy, req, &rep)
+	request.Try = false
+	return call.RPC(tool.MethodChangePolicy, request, &reply)
 }

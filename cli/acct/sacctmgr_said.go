@@ -22,8 +22,10 @@ type change struct {
 
 // announce says what is about to happen; empty where an addition adds nothing, or for the
 // entities that have no words of their own.
-func announce(req *apiv1.PolicyChangeRequest, have *apiv1.PolicyReply) (text string, known bool) {
-	c := &change{req: req, have: have}
+func announce(
+	request *apiv1.PolicyChangeRequest, have *apiv1.PolicyReply,
+) (text string, known bool) {
+	c := &change{req: request, have: have}
 	say := map[string]map[apiv1.PolicyChangeRequest_Verb]func(){
 		"account": {
 			apiv1.PolicyChangeRequest_ADD:    c.addAccounts,
@@ -44,7 +46,7 @@ func announce(req *apiv1.PolicyChangeRequest, have *apiv1.PolicyReply) (text str
 			apiv1.PolicyChangeRequest_ADD:    c.addCoordinators,
 			apiv1.PolicyChangeRequest_DELETE: c.removeCoordinators,
 		},
-	}[req.GetEntity()][req.GetVerb()]
+	}[request.GetEntity()][request.GetVerb()]
 	if say == nil {
 		return "", false
 	}
@@ -197,56 +199,58 @@ func (c *change) newPairs(user, account string) []*apiv1.Association {
 		partitions = []string{""}
 	}
 	have := c.associations(user, account)
-	var out []*apiv1.Association
+	var associations []*apiv1.Association
 	for _, partition := range partitions {
 		same := func(a *apiv1.Association) bool { return a.GetPartition() == partition }
 		if !slices.ContainsFunc(have, same) {
 			pair := &apiv1.Association{User: user, Account: account, Partition: partition}
-			out = append(out, pair)
+			associations = append(associations, pair)
 		}
 	}
-	return out
+	return associations
 }
 
 // inPartition is how an association of a partition is told from the others.
-func inPartition(a *apiv1.Association) string {
-	if a.GetPartition() == "" {
+func inPartition(association *apiv1.Association) string {
+	if association.GetPartition() == "" {
 		return ""
 	}
-	return fmt.Sprintf(" P = %-10s", a.GetPartition())
+	return fmt.Sprintf(" P = %-10s", association.GetPartition())
 }
 
 // addsMore tells that something is added which is no association: a wckey.
-func addsMore(req *apiv1.PolicyChangeRequest) bool {
-	return slices.ContainsFunc(req.GetSet(), func(e *apiv1.ConfigEntry) bool {
-		return slices.Contains([]string{"wckey", "wckeys", "defaultwckey"}, e.GetKey())
+func addsMore(request *apiv1.PolicyChangeRequest) bool {
+	return slices.ContainsFunc(request.GetSet(), func(entry *apiv1.ConfigEntry) bool {
+		return slices.Contains([]string{"wckey", "wckeys", "defaultwckey"}, entry.GetKey())
 	})
 }
 
 // associations are those of a user, in an account if one is given.
 func (c *change) associations(user, account string) []*apiv1.Association {
-	return slices.DeleteFunc(slices.Clone(c.have.GetAssociations()), func(a *apiv1.Association) bool {
-		return a.GetUser() != user || account != "" && a.GetAccount() != account
-	})
+	return slices.DeleteFunc(slices.Clone(c.have.GetAssociations()),
+		func(association *apiv1.Association) bool {
+			return association.GetUser() != user ||
+				account != "" && association.GetAccount() != account
+		})
 }
 
 // chosen are the associations that a change of users is about.
 func (c *change) chosen() []*apiv1.Association {
-	var out []*apiv1.Association
+	var associations []*apiv1.Association
 	for _, user := range c.users() {
 		for _, account := range c.accountsOrAll() {
-			out = append(out, c.associations(user, account)...)
+			associations = append(associations, c.associations(user, account)...)
 		}
 	}
-	return slices.DeleteFunc(out, func(a *apiv1.Association) bool { return !c.inWhere(a) })
+	return slices.DeleteFunc(associations, func(a *apiv1.Association) bool { return !c.inWhere(a) })
 }
 
 // inWhere tells whether an association is in one of the partitions that are named; without a
 // name it is.
-func (c *change) inWhere(a *apiv1.Association) bool {
+func (c *change) inWhere(association *apiv1.Association) bool {
 	for _, entry := range c.req.GetWhere() {
 		if entry.GetKey() == "partition" || entry.GetKey() == "partitions" {
-			return slices.Contains(tool.SplitList(entry.GetValue()), a.GetPartition())
+			return slices.Contains(tool.SplitList(entry.GetValue()), association.GetPartition())
 		}
 	}
 	return true
@@ -280,9 +284,10 @@ func (c *change) modifyUsers() {
 		return
 	}
 	c.line(" Modified user associations...")
-	for _, a := range c.chosen() {
+	for _, association := range c.chosen() {
 		c.line("  C = %-10s A = %-20s U = %-9s%s",
-			c.have.GetCluster(), a.GetAccount(), a.GetUser(), inPartition(a))
+			c.have.GetCluster(), association.GetAccount(), association.GetUser(),
+			inPartition(association))
 	}
 }
 
@@ -292,9 +297,10 @@ func (c *change) deleteUsers() {
 		return
 	}
 	c.line(" Deleting user associations...")
-	for _, a := range c.chosen() {
+	for _, association := range c.chosen() {
 		c.line("  C = %-10s A = %-10s U = %-9s%s",
-			c.have.GetCluster(), a.GetAccount(), a.GetUser(), inPartition(a))
+			c.have.GetCluster(), association.GetAccount(), association.GetUser(),
+			inPartition(association))
 	}
 }
 
@@ -335,14 +341,14 @@ func (c *change) limits(width string) {
 		"account", "accounts", "acct", "parent", "description", "desc", "organization", "org",
 		"defaultaccount", "adminlevel", "admin", "cluster", "clusters", "partition", "partitions",
 	}
-	entries := slices.DeleteFunc(slices.Clone(c.req.GetSet()), func(e *apiv1.ConfigEntry) bool {
-		return slices.Contains(other, e.GetKey())
+	entries := slices.DeleteFunc(slices.Clone(c.req.GetSet()), func(entry *apiv1.ConfigEntry) bool {
+		return slices.Contains(other, entry.GetKey())
 	})
 	slices.SortStableFunc(entries, func(a, b *apiv1.ConfigEntry) int {
 		return strings.Compare(limitName(a.GetKey()), limitName(b.GetKey()))
 	})
-	for _, e := range entries {
-		c.line("  "+width+" = %s", limitName(e.GetKey()), limitText(e))
+	for _, entry := range entries {
+		c.line("  "+width+" = %s", limitName(entry.GetKey()), limitText(entry))
 	}
 }
 
@@ -366,11 +372,11 @@ func limitName(key string) string {
 }
 
 // limitText writes a value: minutes as a duration.
-func limitText(e *apiv1.ConfigEntry) string {
-	if strings.HasSuffix(e.GetKey(), "wall") {
-		if sec, err := format.ParseDuration(e.GetValue()); err == nil && sec >= 0 {
-			return format.Duration(sec)
+func limitText(entry *apiv1.ConfigEntry) string {
+	if strings.HasSuffix(entry.GetKey(), "wall") {
+		if seconds, err := format.ParseDuration(entry.GetValue()); err == nil && seconds >= 0 {
+			return format.Duration(seconds)
 		}
 	}
-	return render.Cell(e.GetValue())
+	return render.Cell(entry.GetValue())
 }

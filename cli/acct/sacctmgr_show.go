@@ -37,23 +37,27 @@ func showPolicy(call *tool.Call, args []string) error {
 		return showEvents(call, words)
 	case "runawayjobs":
 		return showRunaway(call)
+	case "stats":
+		return showStatistics(call)
 	case "reservation":
 		return showAccountedReservations(call, words)
 	}
 	var policy apiv1.PolicyReply
 	var ping apiv1.PingReply
-	var cfg apiv1.GetConfigReply
+	var config apiv1.GetConfigReply
 	if err := call.RPCAll(tool.Request{Method: tool.MethodGetPolicy, Req: &apiv1.PolicyRequest{}, Resp: &policy}, tool.Request{Method: tool.MethodPing, Req: &apiv1.PingRequest{}, Resp: &ping},
-		tool.Request{Method: tool.MethodGetConfig, Req: &apiv1.GetConfigRequest{}, Resp: &cfg}); err != nil {
+		tool.Request{
+			Method: tool.MethodGetConfig, Req: &apiv1.GetConfigRequest{}, Resp: &config,
+		}); err != nil {
 		return err
 	}
 	withAssoc := call.Opts.On("associations") || slices.Contains(words.Bare, "withassoc")
-	s := render.PolicyView{
+	view := render.PolicyView{
 		Policy: &policy,
 		Words:  words,
 		Host:   ping.GetHost(),
-		Port:   cmp.Or(render.ConfigValue(&cfg, "SlurmctldPort"), cfg.GetPort(), "6817"),
-		Config: &cfg,
+		Port:   cmp.Or(render.ConfigValue(&config, "SlurmctldPort"), config.GetPort(), "6817"),
+		Config: &config,
 		Assocs: withAssoc,
 		Tree: slices.Contains(
 			words.Bare,
@@ -68,12 +72,12 @@ func showPolicy(call *tool.Call, args []string) error {
 		if err := call.RPC(tool.MethodListNodes, &apiv1.ListNodesRequest{}, &list); err != nil {
 			return err
 		}
-		s.Nodes = list.GetNodes()
+		view.Nodes = list.GetNodes()
 	}
 	if render.WantsDocument(call) {
-		return policyDocument(call, what, &s)
+		return policyDocument(call, what, &view)
 	}
-	rows, fields, more := s.Rows(what)
+	rows, fields, more := view.Rows(what)
 	if rows == nil && fields == nil {
 		return cannotShow(call, what)
 	}
@@ -81,12 +85,12 @@ func showPolicy(call *tool.Call, args []string) error {
 	if err != nil {
 		return err
 	}
-	return call.WriteOut(s.Text(render.TableStyle(call), shown, rows))
+	return call.WriteOut(view.Text(render.TableStyle(call), shown, rows))
 }
 
 func cannotShow(call *tool.Call, what string) error {
 	return call.Errorf(
-		"show %s is not supported in this release (account, association, cluster, configuration, event, federation, problem, qos, reservation, resource, runawayjobs, transaction, tres, user and wckey are)",
+		"show %s is not supported in this release (account, association, cluster, configuration, event, federation, problem, qos, reservation, resource, runawayjobs, stats, transaction, tres, user and wckey are)",
 		what,
 	)
 }
@@ -102,7 +106,7 @@ func policyColumns(
 		return fields, nil
 	}
 	all := append(slices.Clone(fields), more...)
-	var out []render.PolicyField
+	var policyFields []render.PolicyField
 	for _, part := range tool.SplitList(text) {
 		name, width, sized, err := column.Sized(strings.TrimSpace(part))
 		if err != nil {
@@ -116,23 +120,23 @@ func policyColumns(
 		if sized {
 			field.Width = width
 		}
-		out = append(out, field)
+		policyFields = append(policyFields, field)
 	}
-	return out, nil
+	return policyFields, nil
 }
 
 // policyDocument is sacctmgr show --json.
-func policyDocument(call *tool.Call, what string, s *render.PolicyView) error {
-	if member, ok := s.SmallDocument(what); ok {
+func policyDocument(call *tool.Call, what string, view *render.PolicyView) error {
+	if member, ok := view.SmallDocument(what); ok {
 		return render.Print(call, member)
 	}
-	members, name := s.Documents(what)
+	members, name := view.Documents(what)
 	if name == "" {
 		return cannotShow(call, what)
 	}
 	list, _ := members[0].Value.(tree.List)
-	if call.API != nil && len(s.Words.Names) > 0 && len(list) == 0 {
-		return tool.Unknown(spec.CodeNothingFound, what+" "+strings.Join(s.Words.Names, ",")+
+	if call.API != nil && len(view.Words.Names) > 0 && len(list) == 0 {
+		return tool.Unknown(spec.CodeNothingFound, what+" "+strings.Join(view.Words.Names, ",")+
 			" does not exist")
 	}
 	return render.Answer(call, name, members...)

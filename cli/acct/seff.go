@@ -39,7 +39,7 @@ func runSeff(call *tool.Call) error {
 	if _, ok := jobRefs(id); !ok {
 		return tool.Fail(1, "seff: error: Invalid job id: "+id)
 	}
-	req := &apiv1.AcctQuery{
+	request := &apiv1.AcctQuery{
 		Jobs:            []string{id},
 		AllUsers:        true,
 		AllocationsOnly: true,
@@ -47,9 +47,9 @@ func runSeff(call *tool.Call) error {
 	}
 	var job *apiv1.AcctRow
 	cluster, behind := "", uint64(0)
-	err := fetch.AccountingRows(call, req, func(rep *apiv1.AcctReply) error {
-		cluster, behind = rep.GetCluster(), rep.GetBehind()
-		for _, r := range rep.GetRows() {
+	err := fetch.AccountingRows(call, request, func(reply *apiv1.AcctReply) error {
+		cluster, behind = reply.GetCluster(), reply.GetBehind()
+		for _, r := range reply.GetRows() {
 			if job == nil || r.GetArrayTasks() == "" {
 				job = r
 			}
@@ -72,8 +72,10 @@ func runSeff(call *tool.Call) error {
 
 // seffText lays the figures out.
 func seffText(r *apiv1.AcctRow, cluster string, debug bool) []byte {
-	var b []byte
-	line := func(name, text string, args ...any) { b = fmt.Appendf(b, name+": "+text+"\n", args...) }
+	var buffer []byte
+	line := func(name, text string, args ...any) {
+		buffer = fmt.Appendf(buffer, name+": "+text+"\n", args...)
+	}
 	usage := r.GetUsage()
 	seconds := r.GetElapsed() / tool.Second
 	cores := allocCPUs(r)
@@ -113,20 +115,20 @@ func seffText(r *apiv1.AcctRow, cluster string, debug bool) []byte {
 	switch {
 	case r.GetStart() == 0:
 		return fmt.Appendf(
-			b,
+			buffer,
 			"Efficiency not available for jobs in the %s state: it never started.\n",
 			r.GetState(),
 		)
 	case !over:
 		line("Job Wall-clock time", "%s", format.Duration(seconds))
 		return fmt.Appendf(
-			b,
+			buffer,
 			"Efficiency not available for jobs in the %s state: it is measured to its end.\n",
 			r.GetState(),
 		)
 	case !r.GetHasUsage():
 		line("Job Wall-clock time", "%s", format.Duration(seconds))
-		return append(b, "Efficiency not available: no node reported what the job used.\n"...)
+		return append(buffer, "Efficiency not available: no node reported what the job used.\n"...)
 	}
 	used, held := (usage.GetUserCpu()+usage.GetSystemCpu())/tool.Second, cores*seconds
 	line("CPU Utilized", "%s", format.Duration(used))
@@ -139,7 +141,7 @@ func seffText(r *apiv1.AcctRow, cluster string, debug bool) []byte {
 	line("Job Wall-clock time", "%s", format.Duration(seconds))
 	if !usage.GetHasRss() {
 		line("Memory Utilized", "not measured")
-		return b
+		return buffer
 	}
 	estimated := ""
 	if nodes > 1 {
@@ -158,7 +160,7 @@ func seffText(r *apiv1.AcctRow, cluster string, debug bool) []byte {
 		sizeText(asked),
 		each,
 	)
-	return b
+	return buffer
 }
 
 func percentOf(part, whole float64) string {

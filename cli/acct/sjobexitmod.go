@@ -52,17 +52,17 @@ func modifyExit(call *tool.Call) error {
 	if !call.Opts.On("exit-code") && !call.Opts.On("reason") {
 		return &opt.UsageError{Command: "sjobexitmod", Text: "nothing to change: give -e, -r or -l"}
 	}
-	req := &apiv1.NoteJobsRequest{}
+	request := &apiv1.NoteJobsRequest{}
 	if text, ok := call.Opts.Get("exit-code"); ok {
 		n, err := strconv.ParseUint(text.Text, 10, 8)
 		if err != nil {
 			return call.Errorf("invalid exit code %q: expected a number from 0 to 255", text.Text)
 		}
 		code := uint32(n)
-		req.DerivedExitCode = &code
+		request.DerivedExitCode = &code
 	}
 	if text, ok := call.Opts.Get("reason"); ok {
-		req.Comment = &text.Text
+		request.Comment = &text.Text
 	}
 	rows, err := findJobs(call, &apiv1.AcctQuery{Jobs: []string{job},
 		AllocationsOnly: true, Start: 1, Fields: []string{"user"}})
@@ -72,7 +72,7 @@ func modifyExit(call *tool.Call) error {
 	if len(rows) == 0 {
 		return call.Errorf("Invalid job id specified: %s", job)
 	}
-	if err := noteJobs(call, req, rows); err != nil {
+	if err := noteJobs(call, request, rows); err != nil {
 		return err
 	}
 	return call.WriteOut([]byte("Modification of job " + job + " was successful.\n"))

@@ -67,7 +67,7 @@ all. A query is one read-only SELECT, limited to 30 seconds, 1 GiB of memory and
 const sqlTextMost = 64 << 10
 
 func runSQL(call *tool.Call) error {
-	req := &apiv1.SqlQuery{
+	request := &apiv1.SqlQuery{
 		Format:  strings.ToLower(cmp.Or(call.Opts.Text("format"), "table")),
 		Explain: call.Opts.Text("explain-report"),
 		Views:   call.Opts.On("views"),
@@ -80,32 +80,32 @@ func runSQL(call *tool.Call) error {
 		}
 		text = string(data)
 	}
-	req.Sql = strings.TrimSuffix(strings.TrimSpace(text), ";")
+	request.Sql = strings.TrimSuffix(strings.TrimSpace(text), ";")
 	switch {
-	case !slices.Contains([]string{"table", "csv", "json", "parquet"}, req.GetFormat()):
+	case !slices.Contains([]string{"table", "csv", "json", "parquet"}, request.GetFormat()):
 		return call.Errorf(
 			"--format=%s: expected table, csv, json or parquet",
 			call.Opts.Text("format"),
 		)
-	case req.GetSql() == "" && req.GetExplain() == "" && !req.GetViews():
+	case request.GetSql() == "" && request.GetExplain() == "" && !request.GetViews():
 		return &opt.UsageError{
 			Command: "muster sql",
 			Text:    "a SELECT is missing; `muster sql --views` lists what can be asked",
 		}
-	case req.GetFormat() == "parquet" && !call.Opts.On("output") && call.Terminal(call.Stdout):
+	case request.GetFormat() == "parquet" && !call.Opts.On("output") && call.Terminal(call.Stdout):
 		return call.Errorf("parquet is not for a terminal: name a file with --output")
 	}
 	out, err := sqlOutput(call)
 	if err != nil {
 		return err
 	}
-	err = sqlAnswer(call, req, out)
-	if f, ok := out.(*os.File); ok {
-		if cerr := f.Close(); err == nil && cerr != nil {
+	err = sqlAnswer(call, request, out)
+	if file, ok := out.(*os.File); ok {
+		if cerr := file.Close(); err == nil && cerr != nil {
 			err = call.Errorf("%v", cerr)
 		}
 		if err != nil {
-			_ = os.Remove(f.Name()) // half an answer is none
+			_ = os.Remove(file.Name()) // half an answer is none
 		}
 	}
 	return err
@@ -120,22 +120,22 @@ func sqlOutput(call *tool.Call) (io.Writer, error) {
 	if !strings.HasPrefix(name, "/") {
 		name = call.Dir + "/" + name
 	}
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, call.Errorf("%v", err)
 	}
-	return f, nil
+	return file, nil
 }
 
 // sqlAnswer asks, and writes what comes: a table at the end, everything else
 // as it comes.
-func sqlAnswer(call *tool.Call, req *apiv1.SqlQuery, out io.Writer) error {
+func sqlAnswer(call *tool.Call, request *apiv1.SqlQuery, out io.Writer) error {
 	var err error
-	req.MinSeq, err = fetch.LastSeq(call, tool.MethodAcctSQL)
+	request.MinSeq, err = fetch.LastSeq(call, tool.MethodAcctSQL)
 	if err != nil {
 		return err
 	}
-	table := req.GetFormat() == "table" && req.GetExplain() == "" && !req.GetViews()
+	table := request.GetFormat() == "table" && request.GetExplain() == "" && !request.GetViews()
 	if !table {
 		if err := call.Exact(); err != nil {
 			return err
@@ -143,13 +143,13 @@ func sqlAnswer(call *tool.Call, req *apiv1.SqlQuery, out io.Writer) error {
 	}
 	var all []byte
 	behind := uint64(0)
-	err = fetch.Stream(call, tool.MethodAcctSQL, req, func(rep *apiv1.SqlReply) error {
-		behind = rep.GetBehind()
+	err = fetch.Stream(call, tool.MethodAcctSQL, request, func(reply *apiv1.SqlReply) error {
+		behind = reply.GetBehind()
 		if table {
-			all = append(all, rep.GetData()...)
+			all = append(all, reply.GetData()...)
 			return nil
 		}
-		_, err := out.Write(rep.GetData())
+		_, err := out.Write(reply.GetData())
 		return err
 	})
 	if err != nil {
@@ -192,14 +192,14 @@ func sqlTable(text string, bare bool) []byte {
 		}
 	}
 	style := column.Style{NoHeader: bare}
-	b := style.Header(nil, fields)
+	data := style.Header(nil, fields)
 	for _, r := range rows[1:] {
 		for len(r) < len(fields) {
 			r = append(r, "")
 		}
-		b = style.Row(b, fields, r[:len(fields)])
+		data = style.Row(data, fields, r[:len(fields)])
 	}
-	return b
+	return data
 }
 
 // sqlWidest is the width beyond which a column of a table is cut.
@@ -207,18 +207,18 @@ const sqlWidest = 80
 
 // sqlCell undoes the escapes of tab-separated text; what would break the table
 // is shown as a blank.
-func sqlCell(s string) string {
-	if s == `\N` {
+func sqlCell(text string) string {
+	if text == `\N` {
 		return "NULL"
 	}
-	if !strings.Contains(s, `\`) {
-		return s
+	if !strings.Contains(text, `\`) {
+		return text
 	}
 	return strings.NewReplacer(`\\`, `\`, `\t`, " ", `\n`, " ", `\r`, " ", `\'`, "'", `\0`, " ", `\b`, " ", `\f`, " ").
-		Replace(s)
+		Replace(text)
 }
 
-func numeric(s string) bool {
-	_, err := strconv.ParseFloat(s, 64)
+func numeric(text string) bool {
+	_, err := strconv.ParseFloat(text, 64)
 	return err == nil
 }

@@ -206,7 +206,7 @@ func runSreport(call *tool.Call) error {
 			Text:    "a report is missing: cluster utilization, user top, ...",
 		}
 	}
-	ask, err := reportQuery(call)
+	query, err := reportQuery(call)
 	if err != nil {
 		return err
 	}
@@ -216,32 +216,34 @@ func runSreport(call *tool.Call) error {
 	case call.Opts.On("all_clusters"):
 		call.Opts.Put("clusters", "all", true, opt.FromCommand)
 	}
-	return call.EachPastCluster(ask.print)
+	return call.EachPastCluster(query.print)
 }
 
 // print asks one cluster and prints its report.
 func (a *reportAsk) print(call *tool.Call) error {
 	query := proto.CloneOf(a.query)
 	query.Cluster = call.PastCluster()
-	var rep apiv1.ReportReply
-	if err := fetch.UpToDate(call, tool.MethodAcctReport, query, &rep, func(seq uint64) { query.MinSeq = seq }); err != nil {
+	var reply apiv1.ReportReply
+	if err := fetch.UpToDate(call, tool.MethodAcctReport, query, &reply, func(seq uint64) {
+		query.MinSeq = seq
+	}); err != nil {
 		return err
 	}
-	fetch.WarnBehind(call, rep.GetBehind())
-	a.fullNames(call.Env, &rep)
+	fetch.WarnBehind(call, reply.GetBehind())
+	a.fullNames(call.Env, &reply)
 	if render.WantsDocument(call) {
-		return render.Print(call, a.makeDocument(&rep)...)
+		return render.Print(call, a.makeDocument(&reply)...)
 	}
-	text, err := a.text(&rep, render.TableStyle(call), call.Loc)
+	text, err := a.text(&reply, render.TableStyle(call), call.Loc)
 	if err != nil {
 		return call.Errorf("%v", err)
 	}
 	return call.WriteOut(text)
 }
 
-func columnOf(rep *apiv1.ReportReply, name string) int {
+func columnOf(reply *apiv1.ReportReply, name string) int {
 	return slices.IndexFunc(
-		rep.GetColumns(),
+		reply.GetColumns(),
 		func(c *apiv1.ReportColumn) bool { return strings.EqualFold(c.GetName(), name) },
 	)
 }
@@ -255,7 +257,7 @@ func reportQuery(call *tool.Call) (*reportAsk, error) {
 	if section == "" {
 		return nil, tool.Fail(1, "invalid keyword: "+call.Operands[0])
 	}
-	ask := &reportAsk{
+	query := &reportAsk{
 		query: &apiv1.ReportQuery{Zone: tool.ZoneName(call.Env), Top: 10},
 		time:  timeFormats()[1],
 	}
@@ -268,13 +270,13 @@ func reportQuery(call *tool.Call) (*reportAsk, error) {
 					strings.ToLower(report.names[0]),
 					strings.ToLower(call.Operands[1]),
 				) &&
-					ask.report.ask == "" {
-					ask.report = report
+					query.report.ask == "" {
+					query.report = report
 				}
 			}
 		}
 	}
-	if ask.report.ask == "" {
+	if query.report.ask == "" {
 		word := ""
 		if len(call.Operands) > 1 {
 			word = call.Operands[1]
@@ -282,7 +284,7 @@ func reportQuery(call *tool.Call) (*reportAsk, error) {
 		return nil, tool.Fail(1, "Not valid report "+word, "Valid "+section+" reports are, "+
 			quotedList(valid))
 	}
-	ask.query.Report = ask.report.ask
+	query.query.Report = query.report.ask
 	if call.Opts.On("time-format") {
 		i := slices.IndexFunc(timeFormats(), func(f timeFormat) bool {
 			return strings.HasPrefix(
@@ -294,26 +296,26 @@ func reportQuery(call *tool.Call) (*reportAsk, error) {
 		if i < 0 {
 			return nil, call.Errorf("unknown time format %s", call.Opts.Text("time-format"))
 		}
-		ask.time = timeFormats()[i]
+		query.time = timeFormats()[i]
 	}
-	ask.query.Tres = call.Opts.List("tres")
-	if err := reportKeys(call, ask, call.Operands[2:]); err != nil {
+	query.query.Tres = call.Opts.List("tres")
+	if err := reportKeys(call, query, call.Operands[2:]); err != nil {
 		return nil, err
 	}
-	return ask, nil
+	return query, nil
 }
 
 // quotedList writes "A", "B", and "C".
 func quotedList(words []string) string {
 	out := ""
-	for i, w := range words {
+	for i, word := range words {
 		switch {
 		case i > 0 && i == len(words)-1:
 			out += ", and "
 		case i > 0:
 			out += ", "
 		}
-		out += `"` + w + `"`
+		out += `"` + word + `"`
 	}
 	return out
 }
@@ -321,20 +323,22 @@ func quotedList(words []string) string {
 // reportKeys reads start=, end= and the rest.
 //
 //muster:table one case for each key
-func reportKeys(call *tool.Call, ask *reportAsk, args []string) error {
+func reportKeys(call *tool.Call, query *reportAsk, args []string) error {
 	now := call.Now().In(call.Loc)
 	midnight := time.Date(now.Year(), now.Month(), now.Day(), 0, 0, 0, 0, call.Loc)
 	start, end := midnight.AddDate(0, 0, -1), midnight
 	endGiven := false
 	for _, arg := range args {
-		key, val, _ := strings.Cut(arg, "=")
+		key, value, _ := strings.Cut(arg, "=")
 		switch strings.ToLower(key) {
 		case "start", "end":
-			sec, err := format.ParseTime(val, format.Moment{Now: now.Unix(), Loc: call.Loc, Past: true})
+			seconds, err := format.ParseTime(
+				value, format.Moment{Now: now.Unix(), Loc: call.Loc, Past: true},
+			)
 			if err != nil {
-				return tool.Fail(1, tool.BadTimeText(val))
+				return tool.Fail(1, tool.BadTimeText(value))
 			}
-			at := time.Unix(sec, 0)
+			at := time.Unix(seconds, 0)
 			if strings.EqualFold(key, "start") {
 				start = at
 			} else {
@@ -342,48 +346,48 @@ func reportKeys(call *tool.Call, ask *reportAsk, args []string) error {
 				endGiven = true
 			}
 		case "accounts", "account", "acct", "accts":
-			ask.query.Accounts = tool.SplitList(val)
+			query.query.Accounts = tool.SplitList(value)
 		case "users", "user":
-			ask.query.Users = tool.SplitList(val)
+			query.query.Users = tool.SplitList(value)
 		case "partitions", "partition":
-			ask.query.Partitions = tool.SplitList(val)
+			query.query.Partitions = tool.SplitList(value)
 		case "cluster", "clusters":
-			call.Opts.Put("cluster", val, true, opt.FromCommand)
+			call.Opts.Put("cluster", value, true, opt.FromCommand)
 		case "topcount":
-			n, ok := tool.PositiveNumber(val)
+			n, ok := tool.PositiveNumber(value)
 			if !ok {
-				return call.Errorf("topcount=%s: expected a number above zero", val)
+				return call.Errorf("topcount=%s: expected a number above zero", value)
 			}
-			ask.query.Top = uint32(n)
+			query.query.Top = uint32(n)
 		case "qos", "qoslevel":
-			ask.query.Qos = tool.SplitList(val)
+			query.query.Qos = tool.SplitList(value)
 		case "wckey", "wckeys":
-			ask.query.Wckeys = tool.SplitList(val)
+			query.query.Wckeys = tool.SplitList(value)
 		case "jobs", "job":
-			ask.query.Jobs = tool.SplitList(val)
+			query.query.Jobs = tool.SplitList(value)
 		case "nodes", "node":
-			ask.query.Nodes = []string{val}
+			query.query.Nodes = []string{value}
 		case "grouping":
-			for _, g := range tool.SplitList(val) {
+			for _, g := range tool.SplitList(value) {
 				n, ok := tool.PositiveNumber(g)
 				if !ok {
-					return call.Errorf("grouping=%s: expected numbers of CPUs above zero", val)
+					return call.Errorf("grouping=%s: expected numbers of CPUs above zero", value)
 				}
-				ask.query.Grouping = append(ask.query.Grouping, n)
+				query.query.Grouping = append(query.query.Grouping, n)
 			}
 		case "printjobcount":
-			ask.query.Count = true
+			query.query.Count = true
 		case "flatview":
-			ask.query.Flat = true
+			query.query.Flat = true
 		case "acctasparent": // so it is without flatview
 		case "group":
-			ask.query.Group = true
+			query.query.Group = true
 		case "tree":
-			ask.tree = true
+			query.tree = true
 		case "all_clusters", "allclusters":
 			call.Opts.Put("all_clusters", "", true, opt.FromCommand)
 		case "format":
-			ask.fields = tool.SplitList(val)
+			query.fields = tool.SplitList(value)
 		default:
 			return tool.Fail(1, " Unknown condition: "+arg)
 		}
@@ -402,7 +406,7 @@ func reportKeys(call *tool.Call, ask *reportAsk, args []string) error {
 	if !end.After(start) {
 		end = start.Add(time.Hour)
 	}
-	ask.query.Start, ask.query.End = start.UnixNano(), end.UnixNano()
+	query.query.Start, query.query.End = start.UnixNano(), end.UnixNano()
 	return nil
 }
 
@@ -460,92 +464,92 @@ func (a *reportAsk) headingLine() string {
 }
 
 // fullNames fills in the names of people, which this host knows.
-func (a *reportAsk) fullNames(env *tool.Env, rep *apiv1.ReportReply) {
-	login, name := columnOf(rep, "Login"), columnOf(rep, "Proper Name")
+func (a *reportAsk) fullNames(env *tool.Env, reply *apiv1.ReportReply) {
+	login, name := columnOf(reply, "Login"), columnOf(reply, "Proper Name")
 	if login < 0 || name < 0 || env.FullName == nil {
 		return
 	}
 	known := map[string]string{"": ""}
-	for _, r := range rep.GetRows() {
-		user := r.GetCells()[login].GetText()
+	for _, reportRow := range reply.GetRows() {
+		user := reportRow.GetCells()[login].GetText()
 		if _, ok := known[user]; !ok {
 			known[user] = env.FullName(user)
 		}
-		if r.GetCells()[name].GetText() == "" {
-			r.Cells[name] = &apiv1.Cell{Kind: &apiv1.Cell_Text{Text: known[user]}}
+		if reportRow.GetCells()[name].GetText() == "" {
+			reportRow.Cells[name] = &apiv1.Cell{Kind: &apiv1.Cell_Text{Text: known[user]}}
 		}
 	}
 }
 
 // makeDocument is the report as a tree: amounts as they are, seconds for time.
-func (a *reportAsk) makeDocument(rep *apiv1.ReportReply) []tree.Member {
+func (a *reportAsk) makeDocument(reply *apiv1.ReportReply) []tree.Member {
 	rows := tree.List{}
-	for _, r := range rep.GetRows() {
+	for _, reportRow := range reply.GetRows() {
 		var object tree.Object
-		for i, col := range rep.GetColumns() {
-			var v any
-			switch k := r.GetCells()[i].GetKind().(type) {
+		for i, col := range reply.GetColumns() {
+			var value any
+			switch k := reportRow.GetCells()[i].GetKind().(type) {
 			case *apiv1.Cell_Text:
-				v = k.Text
+				value = k.Text
 			case *apiv1.Cell_Int:
-				v = k.Int
+				value = k.Int
 			case *apiv1.Cell_Float:
-				v = k.Float
+				value = k.Float
 			}
 			key := strings.ReplaceAll(
 				strings.ToLower(strings.ReplaceAll(col.GetName(), "%", "percent")),
 				" ",
 				"_",
 			)
-			object = append(object, tree.Member{Key: key, Value: v})
+			object = append(object, tree.Member{Key: key, Value: value})
 		}
 		rows = append(rows, object)
 	}
 	return []tree.Member{
 		{Key: "report", Value: a.query.GetReport()},
-		{Key: "cluster", Value: rep.GetCluster()},
-		{Key: "start", Value: rep.GetStart() / tool.Second},
-		{Key: "end", Value: rep.GetEnd() / tool.Second},
+		{Key: "cluster", Value: reply.GetCluster()},
+		{Key: "start", Value: reply.GetStart() / tool.Second},
+		{Key: "end", Value: reply.GetEnd() / tool.Second},
 		{Key: "rows", Value: rows},
 	}
 }
 
 // text lays a report out.
 func (a *reportAsk) text(
-	rep *apiv1.ReportReply,
+	reply *apiv1.ReportReply,
 	style column.Style,
-	loc *time.Location,
+	zone *time.Location,
 ) ([]byte, error) {
-	var b []byte
+	var buffer []byte
 	if !style.NoHeader {
-		k := render.Clock{Loc: loc}
-		span := k.Time(rep.GetStart()) + " - " + k.Time(rep.GetEnd()-tool.Second)
+		clock := render.Clock{Loc: zone}
+		span := clock.Time(reply.GetStart()) + " - " + clock.Time(reply.GetEnd()-tool.Second)
 		title := a.report.title
 		if strings.Contains(title, "%d") {
 			title = fmt.Sprintf(title, a.query.GetTop())
 		}
 		if a.report.seconds {
-			span += fmt.Sprintf(" (%d secs)", (rep.GetEnd()-rep.GetStart())/tool.Second)
+			span += fmt.Sprintf(" (%d secs)", (reply.GetEnd()-reply.GetStart())/tool.Second)
 		}
-		b = append(b, reportRule+title+" "+span+"\n"+a.headingLine()+"\n"+reportRule...)
+		buffer = append(buffer, reportRule+title+" "+span+"\n"+a.headingLine()+"\n"+reportRule...)
 	}
-	columns, err := a.chooseColumns(rep)
+	columns, err := a.chooseColumns(reply)
 	if err != nil {
 		return nil, err
 	}
 	fields := make([]column.Field, len(columns))
 	for i, c := range columns {
-		fields[i] = column.Field{Name: rep.GetColumns()[c.at].GetName(), Width: c.width}
+		fields[i] = column.Field{Name: reply.GetColumns()[c.at].GetName(), Width: c.width}
 	}
-	b = style.Header(b, fields)
+	buffer = style.Header(buffer, fields)
 	texts := make([]string, len(columns))
-	for _, r := range rep.GetRows() {
+	for _, reportRow := range reply.GetRows() {
 		for i, c := range columns {
-			texts[i] = a.writeCell(rep, r, c.at)
+			texts[i] = a.writeCell(reply, reportRow, c.at)
 		}
-		b = style.Row(b, fields, texts)
+		buffer = style.Row(buffer, fields, texts)
 	}
-	return b, nil
+	return buffer, nil
 }
 
 // hiddenColumns are columns that are shown only where format= names them: what the
@@ -570,8 +574,8 @@ type reportColumn struct {
 
 // chooseColumns chooses the columns to show: those of format=, which may be
 // shortened and have a width (login%20), else the usual ones.
-func (a *reportAsk) chooseColumns(rep *apiv1.ReportReply) ([]reportColumn, error) {
-	var out []reportColumn
+func (a *reportAsk) chooseColumns(reply *apiv1.ReportReply) ([]reportColumn, error) {
+	var columns []reportColumn
 	plain := func(s string) string { return strings.ReplaceAll(strings.ToLower(s), " ", "") }
 	for _, f := range a.fields {
 		name, width, sized, err := column.Sized(f)
@@ -579,12 +583,12 @@ func (a *reportAsk) chooseColumns(rep *apiv1.ReportReply) ([]reportColumn, error
 			return nil, err
 		}
 		i := slices.IndexFunc(
-			rep.GetColumns(),
+			reply.GetColumns(),
 			func(c *apiv1.ReportColumn) bool { return strings.HasPrefix(plain(c.GetName()), plain(name)) },
 		)
 		if i < 0 || name == "" {
 			var known []string
-			for _, c := range rep.GetColumns() {
+			for _, c := range reply.GetColumns() {
 				if n := plain(c.GetName()); n != "depth" &&
 					n != "total" { // which the layout is made from
 					known = append(known, n)
@@ -597,26 +601,28 @@ func (a *reportAsk) chooseColumns(rep *apiv1.ReportReply) ([]reportColumn, error
 			)
 		}
 		if !sized {
-			width = a.columnWidth(rep.GetColumns()[i].GetName())
+			width = a.columnWidth(reply.GetColumns()[i].GetName())
 		}
-		out = append(out, reportColumn{i, width})
+		columns = append(columns, reportColumn{i, width})
 	}
-	if out == nil {
-		for i, c := range rep.GetColumns() {
+	if columns == nil {
+		for i, c := range reply.GetColumns() {
 			if !a.hiddenColumns(c.GetName()) {
-				out = append(out, reportColumn{i, a.columnWidth(c.GetName())})
+				columns = append(columns, reportColumn{i, a.columnWidth(c.GetName())})
 			}
 		}
 	}
-	return out, nil
+	return columns, nil
 }
 
 // writeCell writes one value. Amounts of use come in TRES-seconds.
-func (a *reportAsk) writeCell(rep *apiv1.ReportReply, r *apiv1.ReportRow, col int) string {
-	cell, column := r.GetCells()[col], rep.GetColumns()[col]
+func (a *reportAsk) writeCell(
+	reply *apiv1.ReportReply, reportRow *apiv1.ReportRow, col int,
+) string {
+	cell, column := reportRow.GetCells()[col], reply.GetColumns()[col]
 	number := func(name string) float64 {
-		if i := columnOf(rep, name); i >= 0 {
-			n, _ := render.CellAmount(r.GetCells()[i])
+		if i := columnOf(reply, name); i >= 0 {
+			n, _ := render.CellAmount(reportRow.GetCells()[i])
 			return n
 		}
 		return 0
@@ -633,7 +639,7 @@ func (a *reportAsk) writeCell(rep *apiv1.ReportReply, r *apiv1.ReportRow, col in
 		return ""
 	case strings.HasSuffix(column.GetUnit(), "-seconds"):
 		whole := number("total")
-		if columnOf(rep, "total") < 0 {
+		if columnOf(reply, "total") < 0 {
 			whole = number("reported")
 		}
 		return a.time.text(n, whole)
@@ -656,9 +662,9 @@ func (f timeFormat) text(sec, whole float64) string {
 	if f.seconds == 0 {
 		return percent
 	}
-	n := tool.Itoa(int64(sec/float64(f.seconds) + 0.5))
+	name := tool.Itoa(int64(sec/float64(f.seconds) + 0.5))
 	if f.percent {
-		return n + "(" + percent + ")"
+		return name + "(" + percent + ")"
 	}
-	return n
+	return name
 }

@@ -36,8 +36,8 @@ is named only if each node has one. Values that are not measured (CPU frequencie
 empty, never zero.`,
 		More: func() string {
 			var names []string
-			for _, f := range sstatFields() {
-				names = append(names, f.name)
+			for _, field := range sstatFields() {
+				names = append(names, field.name)
 			}
 			return "Fields of -o, each with %width if its own does not fit: " +
 				strings.Join(names, ", ") + "."
@@ -81,8 +81,8 @@ empty, never zero.`,
 		},
 		Fields: func() []string {
 			var out []string
-			for _, f := range sstatFields() {
-				out = append(out, f.name)
+			for _, field := range sstatFields() {
+				out = append(out, field.name)
 			}
 			return out
 		},
@@ -116,7 +116,7 @@ func runSstat(call *tool.Call) error {
 	if len(asked) == 0 {
 		return call.Errorf("You didn't give me any jobs to stat.")
 	}
-	req := &apiv1.StepUsageRequest{}
+	request := &apiv1.StepUsageRequest{}
 	wanted := map[string][]string{} // steps by job; "" = as -a says
 	for _, id := range asked {
 		refs, ok := jobRefs(id)
@@ -126,22 +126,22 @@ func runSstat(call *tool.Call) error {
 		for _, ref := range refs {
 			job, step, _ := strings.Cut(ref, ".")
 			if wanted[job] == nil {
-				req.Jobs = append(req.Jobs, job)
+				request.Jobs = append(request.Jobs, job)
 			}
 			wanted[job] = append(wanted[job], step)
 		}
 	}
-	var rep apiv1.StepUsageReply
-	if err := call.RPC(tool.MethodStepUsage, req, &rep); err != nil {
+	var reply apiv1.StepUsageReply
+	if err := call.RPC(tool.MethodStepUsage, request, &reply); err != nil {
 		return err
 	}
-	return sstatPrint(call, &rep, wanted, fields)
+	return sstatPrint(call, &reply, wanted, fields)
 }
 
 // sstatPrint prints what is there, and says what is not.
 func sstatPrint(
 	call *tool.Call,
-	rep *apiv1.StepUsageReply,
+	reply *apiv1.StepUsageReply,
 	wanted map[string][]string,
 	fields []sstatField,
 ) error {
@@ -151,13 +151,13 @@ func sstatPrint(
 	}
 	style := render.TableStyle(call)
 	heads := make([]column.Field, len(fields))
-	for i, f := range fields {
-		heads[i] = column.Field{Name: f.name, Width: f.width}
+	for i, field := range fields {
+		heads[i] = column.Field{Name: field.name, Width: field.width}
 	}
-	b := style.Header(nil, heads)
+	data := style.Header(nil, heads)
 	list := tree.List{}
 	var problems []string
-	for _, job := range rep.GetJobs() {
+	for _, job := range reply.GetJobs() {
 		if e := job.GetError(); e != nil {
 			problems = append(problems, "sstat: error: job "+job.GetJob()+": "+
 				cmp.Or(e.GetText(), e.GetDetail()))
@@ -173,16 +173,16 @@ func sstatPrint(
 		}
 		texts := make([]string, len(fields))
 		for _, step := range steps {
-			for i, f := range fields {
-				texts[i] = f.text(view, step)
+			for i, field := range fields {
+				texts[i] = field.text(view, step)
 			}
-			b = style.Row(b, heads, texts)
+			data = style.Row(data, heads, texts)
 			if render.WantsDocument(call) {
 				list = append(list, liveStepTree(step))
 			}
 		}
 	}
-	if err := sstatWrite(call, b, list); err != nil {
+	if err := sstatWrite(call, data, list); err != nil {
 		return err
 	}
 	if len(problems) > 0 {
@@ -205,7 +205,7 @@ func sstatWrite(call *tool.Call, table []byte, list tree.List) error {
 
 // sstatSteps picks the steps that were asked for.
 func sstatSteps(call *tool.Call, job *apiv1.JobSteps, wanted []string) []*liveStep {
-	var out []*liveStep
+	var steps []*liveStep
 	var first *liveStep
 	for _, step := range job.GetSteps() {
 		name := spec.StepID(step.GetStep()).String()
@@ -222,13 +222,13 @@ func sstatSteps(call *tool.Call, job *apiv1.JobSteps, wanted []string) []*liveSt
 		}
 		if slices.Contains(wanted, name) ||
 			(call.Opts.On("allsteps") && slices.Contains(wanted, "")) {
-			out = append(out, live)
+			steps = append(steps, live)
 		}
 	}
-	if slices.Contains(wanted, "") && !slices.Contains(out, first) && first != nil {
-		out = append(out, first)
+	if slices.Contains(wanted, "") && !slices.Contains(steps, first) && first != nil {
+		steps = append(steps, first)
 	}
-	return out
+	return steps
 }
 
 // sstatColumns reads the requested fields.
@@ -242,7 +242,7 @@ func sstatColumns(call *tool.Call) ([]sstatField, error) {
 		text = sstatPids
 	}
 	all := sstatFields()
-	var out []sstatField
+	var fields []sstatField
 	for _, part := range tool.SplitList(text) {
 		name, width, sized, err := column.Sized(strings.TrimSpace(part))
 		if err != nil {
@@ -265,7 +265,7 @@ func sstatColumns(call *tool.Call) ([]sstatField, error) {
 		if sized {
 			field.width = width
 		}
-		out = append(out, field)
+		fields = append(fields, field)
 	}
-	return out, nil
+	return fields, nil
 }

@@ -152,9 +152,9 @@ func (k *measured) sum() func(*acctView, *liveStep) string {
 func sstatEnergy() *measured {
 	return &measured{
 		name: "energy",
-		get: func(m *apiv1.Measurement) (int64, bool) {
-			sum, known := m.GetUsage().GetEnergyMj(), m.GetUsage().GetHasEnergy()
-			for _, gpu := range m.GetUsage().GetGpus() {
+		get: func(message *apiv1.Measurement) (int64, bool) {
+			sum, known := message.GetUsage().GetEnergyMj(), message.GetUsage().GetHasEnergy()
+			for _, gpu := range message.GetUsage().GetGpus() {
 				if gpu.GetHas() && gpu.GetEnergyMj() > 0 {
 					sum, known = sum+gpu.GetEnergyMj(), true
 				}
@@ -219,8 +219,8 @@ func sstatKinds() stepKinds {
 		name: "gres/gpuutil",
 		mean: true,
 		text: plain,
-		get: gpus(func(g *apiv1.GpuUsage) (int64, int64) {
-			return g.GetUtilNs() * 100, g.GetNoProcess() + g.GetIdle() + g.GetBusy()
+		get: gpus(func(usage *apiv1.GpuUsage) (int64, int64) {
+			return usage.GetUtilNs() * 100, usage.GetNoProcess() + usage.GetIdle() + usage.GetBusy()
 		}),
 	}
 	kinds.mem = &measured{
@@ -238,8 +238,8 @@ func sstatKinds() stepKinds {
 		name: "freq",
 		mean: true,
 		text: formatFrequency,
-		get: func(m *apiv1.Measurement) (int64, bool) {
-			return m.GetUsage().GetCpuKhz(), m.GetUsage().GetCpuKhz() > 0
+		get: func(message *apiv1.Measurement) (int64, bool) {
+			return message.GetUsage().GetCpuKhz(), message.GetUsage().GetCpuKhz() > 0
 		},
 	}
 	return kinds
@@ -364,8 +364,8 @@ func usageTree(step *liveStep, kinds []*measured) tree.Object {
 // livePids lists the processes of a step, node after node.
 func livePids(_ *acctView, step *liveStep) string {
 	var parts []string
-	for _, m := range step.on {
-		for _, pid := range m.GetPids() {
+	for _, message := range step.on {
+		for _, pid := range message.GetPids() {
 			parts = append(parts, tool.Itoa(pid))
 		}
 	}

@@ -91,37 +91,37 @@ func Names(format string) ([]Token, error) {
 }
 
 // width reads leading digits.
-func width(s string) (n int, rest string, err error) {
+func width(text string) (n int, rest string, err error) {
 	i := 0
-	for i < len(s) && s[i] >= '0' && s[i] <= '9' {
+	for i < len(text) && text[i] >= '0' && text[i] <= '9' {
 		i++
 	}
 	if i == 0 {
-		return 0, s, nil
+		return 0, text, nil
 	}
-	n, err = strconv.Atoi(s[:i])
+	n, err = strconv.Atoi(text[:i])
 	if err != nil || n > maxWidth {
-		return 0, "", fmt.Errorf("width %s is too large", s[:i])
+		return 0, "", fmt.Errorf("width %s is too large", text[:i])
 	}
-	return n, s[i:], nil
+	return n, text[i:], nil
 }
 
 // Append writes the text of a column in its width: cut where it is too long,
 // else padded, then the suffix.
-func (t Token) Append(b []byte, text string) []byte {
+func (t Token) Append(buffer []byte, text string) []byte {
 	text = plain.Cell(text)
 	if t.Width == 0 || t.Whole && utf8.RuneCountInString(text) > t.Width {
-		return append(append(b, text...), t.Suffix...)
+		return append(append(buffer, text...), t.Suffix...)
 	}
 	text, pad := Cut(text, t.Width)
 	if t.Right {
-		b = blanks(b, pad)
+		buffer = blanks(buffer, pad)
 	}
-	b = append(b, text...)
+	buffer = append(buffer, text...)
 	if !t.Right {
-		b = blanks(b, pad)
+		buffer = blanks(buffer, pad)
 	}
-	return append(b, t.Suffix...)
+	return append(buffer, t.Suffix...)
 }
 
 // Cut shortens text to at most n characters; pad is how many are missing to n.
@@ -136,11 +136,11 @@ func Cut(text string, n int) (cut string, pad int) {
 	return text, n - count
 }
 
-func blanks(b []byte, n int) []byte {
+func blanks(buffer []byte, n int) []byte {
 	for range n {
-		b = append(b, ' ')
+		buffer = append(buffer, ' ')
 	}
-	return b
+	return buffer
 }
 
 // Field is a column under a dashed line. A negative width pads on the right.
@@ -159,31 +159,31 @@ type Style struct {
 }
 
 // Header writes the names and the dashes.
-func (s Style) Header(b []byte, fields []Field) []byte {
+func (s Style) Header(buffer []byte, fields []Field) []byte {
 	if s.NoHeader {
-		return b
+		return buffer
 	}
 	names := make([]string, len(fields))
-	for i, f := range fields {
-		names[i] = f.Name
+	for i, field := range fields {
+		names[i] = field.Name
 	}
 	if s.Parsable {
-		return s.Row(b, fields, names)
+		return s.Row(buffer, fields, names)
 	}
 	cut := s
 	cut.NoMark = true // a name is cut without a mark
-	b = cut.Row(b, fields, names)
+	buffer = cut.Row(buffer, fields, names)
 	for _, field := range fields {
 		for range max(field.Width, -field.Width) {
-			b = append(b, '-')
+			buffer = append(buffer, '-')
 		}
-		b = append(b, ' ')
+		buffer = append(buffer, ' ')
 	}
-	return append(b, '\n')
+	return append(buffer, '\n')
 }
 
 // Row writes one line.
-func (s Style) Row(b []byte, fields []Field, texts []string) []byte {
+func (s Style) Row(buffer []byte, fields []Field, texts []string) []byte {
 	if s.Parsable {
 		delim := s.Delim
 		if delim == "" {
@@ -191,22 +191,22 @@ func (s Style) Row(b []byte, fields []Field, texts []string) []byte {
 		}
 		for i, text := range texts {
 			if i > 0 {
-				b = append(b, delim...)
+				buffer = append(buffer, delim...)
 			}
-			b = append(b, plain.Cell(text)...)
+			buffer = append(buffer, plain.Cell(text)...)
 		}
 		if s.Trailing {
-			b = append(b, delim...)
+			buffer = append(buffer, delim...)
 		}
-		return append(b, '\n')
+		return append(buffer, '\n')
 	}
-	for i, f := range fields {
-		b = s.cell(b, f.Width, plain.Cell(texts[i]))
+	for i, field := range fields {
+		buffer = s.cell(buffer, field.Width, plain.Cell(texts[i]))
 	}
-	return append(b, '\n')
+	return append(buffer, '\n')
 }
 
-func (s Style) cell(b []byte, width int, text string) []byte {
+func (s Style) cell(buffer []byte, width int, text string) []byte {
 	w := max(width, -width)
 	cut, pad := Cut(text, w)
 	if len(cut) < len(text) && w > 0 && !s.NoMark {
@@ -214,24 +214,24 @@ func (s Style) cell(b []byte, width int, text string) []byte {
 		cut += "+"
 	}
 	if width > 0 {
-		b = blanks(b, pad)
+		buffer = blanks(buffer, pad)
 	}
-	b = append(b, cut...)
+	buffer = append(buffer, cut...)
 	if width < 0 {
-		b = blanks(b, pad)
+		buffer = blanks(buffer, pad)
 	}
-	return append(b, ' ')
+	return append(buffer, ' ')
 }
 
 // Sized reads name or name%width, as format= and -o of sacct take it.
 func Sized(part string) (name string, width int, sized bool, err error) {
-	name, num, sized := strings.Cut(part, "%")
+	name, number, sized := strings.Cut(part, "%")
 	if !sized {
 		return name, 0, false, nil
 	}
-	n, err := strconv.Atoi(num)
+	n, err := strconv.Atoi(number)
 	if err != nil || n > maxWidth || n < -maxWidth {
-		return "", 0, false, fmt.Errorf("width %q of field %s is not a number", num, name)
+		return "", 0, false, fmt.Errorf("width %q of field %s is not a number", number, name)
 	}
 	return name, n, true, nil
 }

@@ -17,22 +17,22 @@ import (
 // question, and hands each piece on.
 func AccountingRows(
 	call *tool.Call,
-	req *apiv1.AcctQuery,
+	request *apiv1.AcctQuery,
 	each func(*apiv1.AcctReply) error,
 ) error {
 	var err error
-	req.MinSeq, err = LastSeq(call, tool.MethodAcctRows)
+	request.MinSeq, err = LastSeq(call, tool.MethodAcctRows)
 	if err != nil {
 		return err
 	}
-	return Stream(call, tool.MethodAcctRows, req, each)
+	return Stream(call, tool.MethodAcctRows, request, each)
 }
 
 // Stream makes a call and hands each message of the answer on.
 func Stream[M any, P interface {
 	*M
 	protoMessage
-}](call *tool.Call, method string, req protoMessage, each func(P) error) error {
+}](call *tool.Call, method string, request protoMessage, each func(P) error) error {
 	conn, err := call.ConnectFor(method)
 	if err != nil {
 		return err
@@ -40,26 +40,26 @@ func Stream[M any, P interface {
 	// The limit of calls refuses before the first message.
 	return call.Patiently(
 		call.Ctx,
-		func() error { return streamOnce[M, P](call, conn, method, req, each) },
+		func() error { return streamOnce[M, P](call, conn, method, request, each) },
 	)
 }
 
 func streamOnce[M any, P interface {
 	*M
 	protoMessage
-}](call *tool.Call, conn tool.Conn, method string, req protoMessage, each func(P) error) error {
+}](call *tool.Call, conn tool.Conn, method string, request protoMessage, each func(P) error) error {
 	ctx, cancel := context.WithCancel(call.Ctx)
 	defer cancel()
-	s, err := conn.Stream(ctx, method, req)
+	receiver, err := conn.Stream(ctx, method, request)
 	if err != nil {
 		return err
 	}
-	defer s.Close()
+	defer receiver.Close()
 	began := call.Now()
 	endNote := call.NoteWaiting(method)
 	for n := 0; ; n++ {
 		m := P(new(M))
-		err := s.Recv(m)
+		err := receiver.Recv(m)
 		endNote() // from the first message on, rows are printed
 		switch {
 		case errors.Is(err, io.EOF):
@@ -68,7 +68,7 @@ func streamOnce[M any, P interface {
 			return err
 		}
 		if n == 0 {
-			call.Trace(method, began, req, m)
+			call.Trace(method, began, request, m)
 		}
 		if err := each(m); err != nil {
 			return err
@@ -78,23 +78,25 @@ func streamOnce[M any, P interface {
 
 // UpToDate asks accounting for an answer that holds everything which happened
 // before the question.
-func UpToDate(call *tool.Call, method string, req, rep protoMessage, since func(seq uint64)) error {
+func UpToDate(
+	call *tool.Call, method string, request, reply protoMessage, since func(seq uint64),
+) error {
 	seq, err := LastSeq(call, method)
 	if err != nil {
 		return err
 	}
 	since(seq)
-	return call.RPC(method, req, rep)
+	return call.RPC(method, request, reply)
 }
 
 // WarnBehind warns on stderr that an answer of accounting is older than the
 // present.
-func WarnBehind(c *tool.Call, behind uint64) {
-	if behind > 0 && !c.Opts.On("quiet") {
+func WarnBehind(call *tool.Call, behind uint64) {
+	if behind > 0 && !call.Opts.On("quiet") {
 		fmt.Fprintf(
-			c.Stderr,
+			call.Stderr,
 			"%s: warning: the accounting store is %s behind; the newest jobs may be missing\n",
-			c.Command.Name,
+			call.Command.Name,
 			format.Plural(behind, "event", "events"),
 		)
 	}

@@ -9,20 +9,20 @@ import (
 
 // Reservations asks for all reservations.
 func Reservations(call *tool.Call) (*apiv1.ReservationsReply, error) {
-	var rep apiv1.ReservationsReply
-	if err := call.RPC(tool.MethodReservations, &apiv1.ReservationsRequest{}, &rep); err != nil {
-		r := tool.ExplainError(err)
+	var reply apiv1.ReservationsReply
+	if err := call.RPC(tool.MethodReservations, &apiv1.ReservationsRequest{}, &reply); err != nil {
+		refusal := tool.ExplainError(err)
 		return nil, tool.Fail(
 			1,
-			append(r.Preamble(call.Command.Name), "slurm_load_reservations error: "+
-				r.Text)...)
+			append(refusal.Preamble(call.Command.Name), "slurm_load_reservations error: "+
+				refusal.Text)...)
 	}
-	return &rep, nil
+	return &reply, nil
 }
 
 // ShownPartitions leaves the partitions that -p, --hide and --all choose.
 func ShownPartitions(call *tool.Call, all []*apiv1.PartitionInfo) []*apiv1.PartitionInfo {
-	var out []*apiv1.PartitionInfo
+	var partitions []*apiv1.PartitionInfo
 	wanted := call.Opts.List("partition")
 	hide, _ := call.Opts.Get("hide")
 	show, ok := call.Opts.Get("all")
@@ -32,20 +32,20 @@ func ShownPartitions(call *tool.Call, all []*apiv1.PartitionInfo) []*apiv1.Parti
 		case len(wanted) > 0 && !slices.Contains(wanted, partition.GetName()):
 		case len(wanted) == 0 && partition.GetHidden() && !hidden:
 		default:
-			out = append(out, partition)
+			partitions = append(partitions, partition)
 		}
 	}
-	return out
+	return partitions
 }
 
 // Jobs asks for jobs, however many they are.
-func Jobs(call *tool.Call, req *apiv1.ListJobsRequest, rep *apiv1.ListJobsReply) error {
-	return Stream(call, tool.MethodStreamJobs, req, func(part *apiv1.ListJobsReply) error {
-		rep.Now, rep.Seq = part.GetNow(), part.GetSeq()
-		rep.Jobs, rep.Unknown = append(
-			rep.Jobs,
+func Jobs(call *tool.Call, request *apiv1.ListJobsRequest, reply *apiv1.ListJobsReply) error {
+	return Stream(call, tool.MethodStreamJobs, request, func(part *apiv1.ListJobsReply) error {
+		reply.Now, reply.Seq = part.GetNow(), part.GetSeq()
+		reply.Jobs, reply.Unknown = append(
+			reply.Jobs,
 			part.GetJobs()...), append(
-			rep.Unknown,
+			reply.Unknown,
 			part.GetUnknown()...)
 		return nil
 	})
@@ -53,6 +53,8 @@ func Jobs(call *tool.Call, req *apiv1.ListJobsRequest, rep *apiv1.ListJobsReply)
 
 // JobsError words an error as Slurm's library does; clients look for it.
 func JobsError(err error) error {
-	r := tool.ExplainError(err)
-	return tool.Fail(1, append(r.Preamble("squeue"), "slurm_load_jobs error: "+r.Text)...)
+	refusal := tool.ExplainError(err)
+	return tool.Fail(
+		1, append(refusal.Preamble("squeue"), "slurm_load_jobs error: "+refusal.Text)...,
+	)
 }

@@ -126,7 +126,7 @@ func upTime(proc string) string {
 
 // gresLines writes the Gres= of a NodeName line, a line for each kind.
 func gresLines(node string) string {
-	var b strings.Builder
+	var text strings.Builder
 	for word := range strings.FieldsSeq(node) {
 		list, ok := strings.CutPrefix(word, "Gres=")
 		if !ok {
@@ -138,10 +138,10 @@ func gresLines(node string) string {
 			if len(parts) == 3 {
 				line += " Type=" + parts[1]
 			}
-			b.WriteString(line + " Count=" + parts[len(parts)-1] + "\n")
+			text.WriteString(line + " Count=" + parts[len(parts)-1] + "\n")
 		}
 	}
-	return b.String()
+	return text.String()
 }
 
 func Slurmctld() *tool.Command {

@@ -234,7 +234,7 @@ func runSimulate(call *tool.Call) error {
 	ctx, stop := signal.NotifyContext(call.Ctx, os.Interrupt)
 	defer stop()
 	began := call.Now()
-	res, err := replay.Run(
+	result, err := replay.Run(
 		ctx,
 		trace.Workload(s.machine.Config(s.rule.Settings())),
 		s.rule,
@@ -248,26 +248,26 @@ func runSimulate(call *tool.Call) error {
 		return call.Errorf("%s: %v", s.file, err)
 	}
 	if call.Opts.On("out") {
-		if err := writeSchedule(call, trace, res); err != nil {
+		if err := writeSchedule(call, trace, result); err != nil {
 			return call.Errorf("%v", err)
 		}
 	}
-	sum := res.Summarise()
+	sum := result.Summarise()
 	if render.WantsDocument(call) {
 		return render.PrintOffline(call, simulationTree(s, trace, &sum))
 	}
-	return call.WriteOut([]byte(simulationText(s, trace, res, &sum, call.Now().Sub(began))))
+	return call.WriteOut([]byte(simulationText(s, trace, result, &sum, call.Now().Sub(began))))
 }
 
 func readTrace(call *tool.Call, s *simulation) (*replay.Trace, error) {
 	var in io.Reader = call.Stdin
 	if s.file != "-" {
-		f, err := os.Open(resolvePath(call, s.file))
+		file, err := os.Open(resolvePath(call, s.file))
 		if err != nil {
 			return nil, unwrapPath(err)
 		}
-		defer f.Close()
-		in = f
+		defer file.Close()
+		in = file
 	}
 	b := bufio.NewReaderSize(in, 256<<10)
 	in = b
@@ -305,32 +305,32 @@ func unwrapPath(err error) error {
 }
 
 // writeSchedule writes --out whole or not at all.
-func writeSchedule(call *tool.Call, trace *replay.Trace, res *replay.Result) (err error) {
+func writeSchedule(call *tool.Call, trace *replay.Trace, result *replay.Result) (err error) {
 	name := resolvePath(call, call.Opts.Text("out"))
-	f, err := os.CreateTemp(filepath.Dir(name), ".muster-*")
+	file, err := os.CreateTemp(filepath.Dir(name), ".muster-*")
 	if err != nil {
 		return err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, os.Remove(f.Name()))
+			err = errors.Join(err, os.Remove(file.Name()))
 		}
 	}()
-	var to io.Writer = f
+	var to io.Writer = file
 	var z *gzip.Writer
 	if strings.HasSuffix(name, ".gz") {
-		z = gzip.NewWriter(f)
+		z = gzip.NewWriter(file)
 		to = z
 	}
-	err = trace.WriteSWF(to, res)
+	err = trace.WriteSWF(to, result)
 	if z != nil {
 		err = errors.Join(err, z.Close())
 	}
-	err = errors.Join(err, f.Chmod(0o644), f.Close())
+	err = errors.Join(err, file.Chmod(0o644), file.Close())
 	if err != nil {
 		return err
 	}
-	return os.Rename(f.Name(), name)
+	return os.Rename(file.Name(), name)
 }
 
 // newProgress tells on standard error how far a long replay is: of how many so many
@@ -356,25 +356,27 @@ func newProgress(call *tool.Call, began time.Time, done string) replay.Progress 
 }
 
 // progressOver ends the line that progress writes again and again.
-func progressOver(c *tool.Call) {
-	if c.Terminal(c.Stderr) {
-		fmt.Fprint(c.Stderr, "\r\x1b[K")
+func progressOver(call *tool.Call) {
+	if call.Terminal(call.Stderr) {
+		fmt.Fprint(call.Stderr, "\r\x1b[K")
 	}
 }
 
 // formatDecimals writes a number with so many decimals.
-func formatDecimals(v float64, digits int) string { return strconv.FormatFloat(v, 'f', digits, 64) }
+func formatDecimals(value float64, digits int) string {
+	return strconv.FormatFloat(value, 'f', digits, 64)
+}
 
 func simulationText(
 	s *simulation,
 	trace *replay.Trace,
-	res *replay.Result,
+	result *replay.Result,
 	sum *replay.Summary,
 	took time.Duration,
 ) string {
-	var b strings.Builder
+	var text strings.Builder
 	line := func(name, format string, args ...any) {
-		fmt.Fprintf(&b, "%-22s %s\n", name, fmt.Sprintf(format, args...))
+		fmt.Fprintf(&text, "%-22s %s\n", name, fmt.Sprintf(format, args...))
 	}
 	line("policy", "%s", s.rule.Name)
 	line("jobs", "%d ran", sum.Jobs)
@@ -382,7 +384,7 @@ func simulationText(
 		line("", "%s (no processors, run time or submission)", format.Plural(trace.Skipped, "row is no job", "rows are no jobs"))
 	}
 	if sum.Refused > 0 {
-		line("", "%d refused, for example: %s", sum.Refused, res.Refusal())
+		line("", "%d refused, for example: %s", sum.Refused, result.Refusal())
 	}
 	if sum.Never > 0 {
 		line("", "%d never started", sum.Never)
@@ -392,7 +394,7 @@ func simulationText(
 	line("longest wait", "%s s", formatDecimals(sum.MaxWait, 0))
 	line("mean bounded slowdown", "%s (tau 10 s)", formatDecimals(sum.MeanSlowdown, 2))
 	line("utilisation", "%s %% of the CPUs", formatDecimals(100*sum.Utilisation, 2))
-	if res.GPUs > 0 {
+	if result.GPUs > 0 {
 		line("", "%s %% of the GPUs", formatDecimals(100*sum.GPUUse, 2))
 		line(
 			"while jobs arrive",
@@ -404,14 +406,14 @@ func simulationText(
 	line("makespan", "%s s", formatDecimals(sum.Makespan, 0))
 	line("longest queue", "%d", sum.MaxQueue)
 	line("passes", "%d in %s s", sum.Passes, formatDecimals(took.Seconds(), 2))
-	return b.String()
+	return text.String()
 }
 
-func simulationTree(s *simulation, t *replay.Trace, sum *replay.Summary) tree.Object {
+func simulationTree(s *simulation, trace *replay.Trace, sum *replay.Summary) tree.Object {
 	return append(
 		tree.Object{
 			{Key: "policy", Value: s.rule.Name},
-			{Key: "skipped_rows", Value: int64(t.Skipped)},
+			{Key: "skipped_rows", Value: int64(trace.Skipped)},
 		},
 		summaryTree(sum)...)
 }

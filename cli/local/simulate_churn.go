@@ -12,8 +12,7 @@ import (
 	"github.com/musterhpc/muster/sim/replay"
 )
 
-// churnOpenb is simulate --openb --itp: pods arrive and leave, in as many random orders as
-// --shuffles says.
+// churnOpenb runs simulate --openb --itp: pods arrive and leave, in --shuffles random orders.
 func churnOpenb(call *tool.Call, p *packing, openb *replay.Openb) error {
 	runs, err := readTrace(call, &simulation{kind: "itp", file: p.runs})
 	if err != nil {
@@ -39,7 +38,7 @@ func churnOpenb(call *tool.Call, p *packing, openb *replay.Openb) error {
 			return call.Errorf("%s: %v", p.runs, err)
 		}
 		told := newProgress(call, call.Now(), fmt.Sprintf("pods of order %d have left", seed))
-		res, err := replay.Run(call.Ctx, workload, rule, told)
+		result, err := replay.Run(call.Ctx, workload, rule, told)
 		progressOver(call)
 		if errors.Is(err, context.Canceled) {
 			return call.Errorf("interrupted: nothing was written")
@@ -47,7 +46,7 @@ func churnOpenb(call *tool.Call, p *packing, openb *replay.Openb) error {
 		if err != nil {
 			return call.Errorf("order %d: %v", seed, err)
 		}
-		sum := res.Summarise()
+		sum := result.Summarise()
 		addChurn(&total, &sum)
 		if asTree {
 			rows = append(rows, append(tree.Object{{Key: "shuffle", Value: seed}}, summaryTree(&sum)...))
@@ -100,12 +99,12 @@ func writeChurn(call *tool.Call, name string, sum *replay.Summary) {
 	)
 }
 
-func addChurn(total, one *replay.Summary) {
-	total.MeanWait += one.MeanWait
-	total.P95Wait += one.P95Wait
-	total.MeanSlowdown += one.MeanSlowdown
-	total.GPUsFree += one.GPUsFree
-	total.GPUsStranded += one.GPUsStranded
+func addChurn(total, summary *replay.Summary) {
+	total.MeanWait += summary.MeanWait
+	total.P95Wait += summary.P95Wait
+	total.MeanSlowdown += summary.MeanSlowdown
+	total.GPUsFree += summary.GPUsFree
+	total.GPUsStranded += summary.GPUsStranded
 }
 
 func divideChurn(total *replay.Summary, by float64) {

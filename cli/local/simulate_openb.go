@@ -98,18 +98,18 @@ func packOpenb(call *tool.Call) error {
 	var rows tree.List
 	var sum int64
 	for seed := int64(1); seed <= p.shuffles && call.Ctx.Err() == nil; seed++ {
-		r, err := openb.Pack(uint64(seed), p.inflate, p.mix)
+		packed, err := openb.Pack(uint64(seed), p.inflate, p.mix)
 		if err != nil {
 			return call.Errorf("%v", err)
 		}
-		part := r.Alloc * 100_000 / r.Capacity
+		part := packed.Alloc * 100_000 / packed.Capacity
 		sum += part
 		rows = append(
 			rows,
 			tree.Object{
 				{Key: "shuffle", Value: seed},
-				{Key: "pods", Value: r.Pods},
-				{Key: "placed", Value: r.Placed},
+				{Key: "pods", Value: packed.Pods},
+				{Key: "placed", Value: packed.Placed},
 				{Key: "gpus_allocated_percent", Value: float64(part) / 1000},
 			},
 		)
@@ -121,10 +121,10 @@ func packOpenb(call *tool.Call) error {
 			call.Out,
 			"order %-3d %d of %d pods placed, %s of %d GPUs allocated\n",
 			seed,
-			r.Placed,
-			r.Pods,
+			packed.Placed,
+			packed.Pods,
 			thousandth(part),
-			r.Capacity/1000,
+			packed.Capacity/1000,
 		)
 		if err := call.Out.Flush(); err != nil { // the next one takes its time
 			return err

@@ -175,16 +175,16 @@ func (s *Set) Parse(args []string, into *Values, from Source) ([]string, error) 
 	if err != nil {
 		return nil, err
 	}
-	fs := pflag.NewFlagSet(s.Command, pflag.ContinueOnError)
-	fs.SetInterspersed(s.Mixed)
-	fs.SetOutput(io.Discard)
-	fs.Usage = func() {}
+	flags := pflag.NewFlagSet(s.Command, pflag.ContinueOnError)
+	flags.SetInterspersed(s.Mixed)
+	flags.SetOutput(io.Discard)
+	flags.Usage = func() {}
 	for i := range s.Options {
 		option := &s.Options[i]
 		if !option.occurs(args) {
 			continue // pflag spends more on a flag than a short command has time
 		}
-		f := fs.VarPF(
+		f := flags.VarPF(
 			&value{opt: option, into: into, from: from},
 			option.Long,
 			option.Short,
@@ -194,10 +194,10 @@ func (s *Set) Parse(args []string, into *Values, from Source) ([]string, error) 
 			f.NoOptDefVal = bare
 		}
 	}
-	if err := fs.Parse(args); err != nil {
+	if err := flags.Parse(args); err != nil {
 		return nil, s.explain(err)
 	}
-	return append(fs.Args(), plain...), nil
+	return append(flags.Args(), plain...), nil
 }
 
 // endOfOptions is the index behind the first argument that is one of PlainAfter.
@@ -287,8 +287,8 @@ func (s *Set) Find(name string) (*Option, error) {
 
 func (s *Set) short(c byte) *Option {
 	for i := range s.Options {
-		if o := &s.Options[i]; len(o.Short) == 1 && o.Short[0] == c {
-			return o
+		if option := &s.Options[i]; len(option.Short) == 1 && option.Short[0] == c {
+			return option
 		}
 	}
 	return nil
@@ -368,19 +368,19 @@ func (s *Set) FromEnviron(
 	into *Values,
 ) error {
 	for i := range s.Options {
-		o := &s.Options[i]
-		if o.Env == "" {
+		option := &s.Options[i]
+		if option.Env == "" {
 			continue
 		}
-		for _, name := range strings.Fields(o.Env) {
+		for _, name := range strings.Fields(option.Env) {
 			text, ok := lookup(name)
-			if !ok || ((o.Arg == "" || o.Maybe) && off(o.Long, text)) {
+			if !ok || ((option.Arg == "" || option.Maybe) && off(option.Long, text)) {
 				continue
 			}
-			if o.Refused != "" {
-				return &RefusedError{Option: *o, By: name}
+			if option.Refused != "" {
+				return &RefusedError{Option: *option, By: name}
 			}
-			into.Put(o.Long, text, o.Arg != "" && text != "", FromEnv)
+			into.Put(option.Long, text, option.Arg != "" && text != "", FromEnv)
 			break
 		}
 	}

@@ -61,17 +61,17 @@ func NewWriter(to io.Writer) *Writer { return &Writer{to: to} }
 func (w *Writer) Exact() { w.exact = true }
 
 // Write implements io.Writer.
-func (w *Writer) Write(b []byte) (int, error) {
+func (w *Writer) Write(data []byte) (int, error) {
 	if w.exact {
-		return w.to.Write(b)
+		return w.to.Write(data)
 	}
-	text := append(w.tail, b...)
+	text := append(w.tail, data...)
 	end := completeEnd(text)
 	w.tail = append([]byte(nil), text[end:]...)
 	if _, err := io.WriteString(w.to, Text(string(text[:end]))); err != nil {
 		return 0, err
 	}
-	return len(b), nil
+	return len(data), nil
 }
 
 // Close writes what is left of a character that did not become complete.

@@ -137,31 +137,31 @@ type pastConn struct {
 }
 
 // place puts the moment into a request.
-func (p *pastConn) place(method string, req proto.Message) error {
+func (p *pastConn) place(method string, request proto.Message) error {
 	if method == tool.MethodPing {
 		return nil
 	}
-	m := req.ProtoReflect()
-	field := m.Descriptor().Fields().ByName("moment")
+	message := request.ProtoReflect()
+	field := message.Descriptor().Fields().ByName("moment")
 	if field == nil {
 		name := method[strings.LastIndexByte(method, '/')+1:]
 		return fmt.Errorf("muster at: %s is not known for a moment of the past", name)
 	}
-	m.Set(field, protoreflect.ValueOfMessage(p.moment.ProtoReflect()))
+	message.Set(field, protoreflect.ValueOfMessage(p.moment.ProtoReflect()))
 	return nil
 }
 
 // Call implements tool.Conn.
-func (p *pastConn) Call(ctx context.Context, method string, req, resp proto.Message) error {
+func (p *pastConn) Call(ctx context.Context, method string, request, resp proto.Message) error {
 	if past, ok := resp.(*apiv1.ReasonsReply); ok {
-		return p.askReasons(ctx, method, req, past)
+		return p.askReasons(ctx, method, request, past)
 	}
-	if err := p.place(method, req); err != nil {
+	if err := p.place(method, request); err != nil {
 		return err
 	}
-	err := p.Conn.Call(ctx, method, req, resp)
-	if rep, ok := resp.(*apiv1.WhyReply); ok && err == nil {
-		*p.now = rep.GetNow()
+	err := p.Conn.Call(ctx, method, request, resp)
+	if reply, ok := resp.(*apiv1.WhyReply); ok && err == nil {
+		*p.now = reply.GetNow()
 	}
 	return err
 }
@@ -171,23 +171,23 @@ func (p *pastConn) Call(ctx context.Context, method string, req, resp proto.Mess
 func (p *pastConn) askReasons(
 	ctx context.Context,
 	method string,
-	req proto.Message,
-	rep *apiv1.ReasonsReply,
+	request proto.Message,
+	reply *apiv1.ReasonsReply,
 ) error {
 	if *p.now == 0 {
 		return errors.New("the job was not there at that moment")
 	}
-	if err := p.Conn.Call(ctx, method, req, rep); err != nil {
+	if err := p.Conn.Call(ctx, method, request, reply); err != nil {
 		return err
 	}
-	rep.Run = nil
-	rep.Periods = slices.DeleteFunc(
-		rep.GetPeriods(),
+	reply.Run = nil
+	reply.Periods = slices.DeleteFunc(
+		reply.GetPeriods(),
 		func(r *apiv1.ReasonPeriod) bool { return r.GetFrom() > *p.now },
 	)
-	for _, r := range rep.GetPeriods() {
-		if r.GetTo() > *p.now {
-			r.To = 0 // it went on
+	for _, period := range reply.GetPeriods() {
+		if period.GetTo() > *p.now {
+			period.To = 0 // it went on
 		}
 	}
 	return nil
@@ -197,22 +197,22 @@ func (p *pastConn) askReasons(
 func (p *pastConn) Start(
 	ctx context.Context,
 	method string,
-	req proto.Message,
+	request proto.Message,
 ) (tool.Pending, error) {
-	if err := p.place(method, req); err != nil {
+	if err := p.place(method, request); err != nil {
 		return nil, err
 	}
-	return p.Conn.Start(ctx, method, req)
+	return p.Conn.Start(ctx, method, request)
 }
 
 // Stream implements tool.Conn.
 func (p *pastConn) Stream(
 	ctx context.Context,
 	method string,
-	req proto.Message,
+	request proto.Message,
 ) (tool.Receiver, error) {
-	if err := p.place(method, req); err != nil {
+	if err := p.place(method, request); err != nil {
 		return nil, err
 	}
-	return p.Conn.Stream(ctx, method, req)
+	return p.Conn.Stream(ctx, method, request)
 }

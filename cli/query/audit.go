@@ -106,18 +106,18 @@ func runAudit(call *tool.Call) error {
 	if err := call.RefuseOperands(); err != nil {
 		return err
 	}
-	req, err := eventsRequest(call)
+	request, err := eventsRequest(call)
 	if err != nil {
 		return err
 	}
-	req.Audit = true
-	req.Actors = call.Opts.List("actors")
-	req.Kinds = call.Opts.List("what")
+	request.Audit = true
+	request.Actors = call.Opts.List("actors")
+	request.Kinds = call.Opts.List("what")
 	which := ecs.Changes
-	if call.Opts.On("all") || len(req.Kinds) > 0 {
+	if call.Opts.On("all") || len(request.Kinds) > 0 {
 		which = ecs.All
 	}
-	_, err = eventsOnce(call, req, func(call *tool.Call, event *apiv1.EventInfo) error {
+	_, err = eventsOnce(call, request, func(call *tool.Call, event *apiv1.EventInfo) error {
 		switch {
 		case !which.Wants(event):
 			return nil
@@ -142,7 +142,7 @@ func auditText(call *tool.Call, event *apiv1.EventInfo) error {
 	if event.GetHost() != "" {
 		who += "@" + event.GetHost()
 	}
-	b := fmt.Appendf(
+	data := fmt.Appendf(
 		nil,
 		"%d %s %s %s",
 		event.GetSeq(),
@@ -150,5 +150,5 @@ func auditText(call *tool.Call, event *apiv1.EventInfo) error {
 		who,
 		event.GetKind(),
 	)
-	return call.WriteOut(append(render.EventFacts(call, b, event), '\n'))
+	return call.WriteOut(append(render.EventFacts(render.NewClock(call.Env), data, event), '\n'))
 }

@@ -16,8 +16,11 @@ func squeueFields() []string {
 		}
 		out = append(out, field.name)
 	}
-	for _, f := range stepFields() {
-		out = append(out, "%"+f.letter, f.name)
+	for _, field := range rangeFields() {
+		out = append(out, field.name)
+	}
+	for _, field := range stepFields() {
+		out = append(out, "%"+field.letter, field.name)
 	}
 	return out
 }
@@ -43,8 +46,8 @@ func sprioFields() []string {
 
 func sshareFields() []string {
 	var out []string
-	for _, f := range shareFields(true, "") {
-		out = append(out, f.name)
+	for _, field := range shareFields(true, "") {
+		out = append(out, field.name)
 	}
 	return out
 }

@@ -62,57 +62,59 @@ on the host of a controller.`,
 	}
 }
 
-func changeControllers(call *tool.Call, req *apiv1.ChangeControllersRequest) error {
-	var rep apiv1.ChangeControllersReply
-	if err := call.RPC(tool.MethodChangeControllers, req, &rep); err != nil {
+func changeControllers(call *tool.Call, request *apiv1.ChangeControllersRequest) error {
+	var reply apiv1.ChangeControllersReply
+	if err := call.RPC(tool.MethodChangeControllers, request, &reply); err != nil {
 		return err
 	}
-	if req.GetHandOver() {
-		return call.WriteOut(fmt.Appendf(nil, "%s leads\n", rep.GetLeader()))
+	if request.GetHandOver() {
+		return call.WriteOut(fmt.Appendf(nil, "%s leads\n", reply.GetLeader()))
 	}
 	return listControllers(call)
 }
 
 func listControllers(call *tool.Call) error {
-	var rep apiv1.ControllersReply
-	if err := call.RPC(tool.MethodListControllers, &apiv1.ControllersRequest{}, &rep); err != nil {
+	var reply apiv1.ControllersReply
+	if err := call.RPC(
+		tool.MethodListControllers, &apiv1.ControllersRequest{}, &reply,
+	); err != nil {
 		return err
 	}
 	rows := [][]string{{"NAME", "ROLE", "TERM", "POSITION", "LAG", "CLOCK", "VERSION", "ADDRESS"}}
 	var notes []byte
-	for _, m := range rep.GetControllers() {
-		if m.GetError() != "" {
+	for _, message := range reply.GetControllers() {
+		if message.GetError() != "" {
 			rows = append(
 				rows,
-				[]string{m.GetName(), "down", "-", "-", "-", "-", "-", m.GetAddress()},
+				[]string{message.GetName(), "down", "-", "-", "-", "-", "-", message.GetAddress()},
 			)
-			notes = fmt.Appendf(notes, "%s: %s\n", m.GetName(), m.GetError())
+			notes = fmt.Appendf(notes, "%s: %s\n", message.GetName(), message.GetError())
 			continue
 		}
-		address := m.GetAddress()
+		address := message.GetAddress()
 		if address == "" {
 			address = "-"
 		}
 		rows = append(
 			rows,
 			[]string{
-				m.GetName(),
-				m.GetRole(),
-				fmt.Sprint(m.GetTerm()),
-				fmt.Sprint(m.GetPosition()),
-				fmt.Sprint(m.GetLag()),
+				message.GetName(),
+				message.GetRole(),
+				fmt.Sprint(message.GetTerm()),
+				fmt.Sprint(message.GetPosition()),
+				fmt.Sprint(message.GetLag()),
 				fmt.Sprintf(
 					"%+dms",
-					time.Duration(m.GetClockAhead()).Milliseconds(),
+					time.Duration(message.GetClockAhead()).Milliseconds(),
 				),
-				m.GetVersion(),
+				message.GetVersion(),
 				address,
 			},
 		)
 	}
 	out := append([]byte(render.AlignedTexts(rows)), notes...)
-	if len(rep.GetControllers()) > 1 {
-		out = fmt.Appendf(out, "survives the loss of %d\n", rep.GetSurvives())
+	if len(reply.GetControllers()) > 1 {
+		out = fmt.Appendf(out, "survives the loss of %d\n", reply.GetSurvives())
 	}
 	return call.WriteOut(out)
 }
@@ -120,7 +122,7 @@ func listControllers(call *tool.Call) error {
 // takeOver is scontrol takeover: the controller of an index of SlurmctldHost, or
 // the one that has most of the ledger, takes the lead.
 func takeOver(call *tool.Call, args []string) error {
-	req := &apiv1.ChangeControllersRequest{HandOver: true}
+	request := &apiv1.ChangeControllersRequest{HandOver: true}
 	if len(args) > 1 {
 		return tool.Fail(1, "too many arguments for keyword:takeover")
 	}
@@ -141,7 +143,7 @@ func takeOver(call *tool.Call, args []string) error {
 				),
 			)
 		}
-		req.To = list.GetControllers()[at].GetName()
+		request.To = list.GetControllers()[at].GetName()
 	}
-	return changeControllers(call, req)
+	return changeControllers(call, request)
 }

@@ -110,74 +110,75 @@ func runEvents(call *tool.Call) error {
 		}
 		return nil
 	}
-	req, err := eventsRequest(call)
+	request, err := eventsRequest(call)
 	if err != nil {
 		return err
 	}
 	defer call.EndWhenUnread()()
-	if !req.GetFollow() {
-		if _, err := eventsOnce(call, req, eventWriter(call)); err != nil && call.Ctx.Err() == nil {
+	if !request.GetFollow() {
+		if _, err := eventsOnce(call, request, eventWriter(call)); err != nil &&
+			call.Ctx.Err() == nil {
 			return err
 		}
 		return nil
 	}
-	return followEvents(call, req, eventWriter(call))
+	return followEvents(call, request, eventWriter(call))
 }
 
 // eventsRequest reads the options.
 func eventsRequest(call *tool.Call) (*apiv1.EventsRequest, error) {
-	o := call.Opts
-	req := &apiv1.EventsRequest{
-		Follow: o.On("follow"),
-		Jobs:   tool.SplitJobs(o.Text("jobs")),
-		Users:  o.List("users"),
-		Kinds:  o.List("kinds"),
+	values := call.Opts
+	request := &apiv1.EventsRequest{
+		Follow: values.On("follow"),
+		Jobs:   tool.SplitJobs(values.Text("jobs")),
+		Users:  values.List("users"),
+		Kinds:  values.List("kinds"),
 	}
-	if o.On("nodelist") {
-		req.Nodes = []string{o.Text("nodelist")}
+	if values.On("nodelist") {
+		request.Nodes = []string{values.Text("nodelist")}
 	}
-	if o.On("from") {
-		seq, err := strconv.ParseUint(strings.TrimPrefix(o.Text("from"), "#"), 10, 64)
+	if values.On("from") {
+		seq, err := strconv.ParseUint(strings.TrimPrefix(values.Text("from"), "#"), 10, 64)
 		if err != nil || seq == 0 {
 			return nil, call.Errorf(
 				"--from=%s: expected the number of an event, from 1",
-				o.Text("from"),
+				values.Text("from"),
 			)
 		}
-		if o.On("since") {
+		if values.On("since") {
 			return nil, call.Errorf("--from and --since both say where to begin: leave one out")
 		}
-		req.FromSeq = seq
+		request.FromSeq = seq
 	}
-	if o.On("until") && req.GetFollow() {
+	if values.On("until") && request.GetFollow() {
 		return nil, call.Errorf("--follow has no end: leave out --until")
 	}
 	at := func(name string) (int64, error) {
-		sec, err := format.ParseTime(
-			o.Text(name),
+		seconds, err := format.ParseTime(
+			values.Text(name),
 			format.Moment{Now: call.Now().Unix(), Loc: call.Loc, Past: true},
 		)
 		if err != nil {
-			return 0, tool.Fail(1, tool.BadTimeText(o.Text(name)))
+			return 0, tool.Fail(1, tool.BadTimeText(values.Text(name)))
 		}
-		return max(sec*tool.Second, 1), nil
+		return max(seconds*tool.Second, 1), nil
 	}
 	var err error
 	switch {
-	case o.On("since"):
-		req.Since, err = at("since")
-	case req.GetFromSeq() != 0 || req.GetFollow():
-	case len(req.GetJobs()) > 0:
-		req.Since = 1
+	case values.On("since"):
+		request.Since, err = at("since")
+	case request.GetFromSeq() != 0 || request.GetFollow():
+	case len(request.GetJobs()) > 0:
+		request.Since = 1
 	default:
 		local := call.Now().In(call.Loc)
-		req.Since = time.Date(local.Year(), local.Month(), local.Day(), 0, 0, 0, 0, call.Loc).
+		request.Since = time.Date(local.Year(), local.Month(), local.Day(), 0, 0, 0, 0, call.Loc).
 			UnixNano()
 	}
-	if err == nil && o.On("until") {
-		req.Until, err = at("until")
+	if err == nil && values.On("until") {
+		request.Until, err = at("until")
 	}
-	return req, err
+	return request, err
 }
 
 // eventWriter is how events are printed.
@@ -193,7 +194,7 @@ func eventWriter(call *tool.Call) func(*tool.Call, *apiv1.EventInfo) error {
 // again.
 func eventsOnce(
 	call *tool.Call,
-	req *apiv1.EventsRequest,
+	request *apiv1.EventsRequest,
 	write func(*tool.Call, *apiv1.EventInfo) error,
 ) (placed bool, err error) {
 	conn, err := call.Connect()
@@ -204,34 +205,34 @@ func eventsOnce(
 	ctx, cancel := context.WithCancel(call.Ctx)
 	defer cancel()
 	began := call.Now()
-	stream, err := conn.Stream(ctx, tool.MethodEvents, req)
+	stream, err := conn.Stream(ctx, tool.MethodEvents, request)
 	if err != nil {
 		return false, err
 	}
 	defer stream.Close()
 	for {
-		var rep apiv1.EventsReply
-		switch err := stream.Recv(&rep); {
+		var reply apiv1.EventsReply
+		switch err := stream.Recv(&reply); {
 		case errors.Is(err, io.EOF):
 			return placed, nil
 		case err != nil:
 			return placed, err
 		}
 		if !placed {
-			call.Trace(tool.MethodEvents, began, req, &rep)
+			call.Trace(tool.MethodEvents, began, request, &reply)
 		}
 		placed = true
-		for _, e := range rep.GetEvents() {
-			if err := write(call, e); err != nil {
+		for _, entry := range reply.GetEvents() {
+			if err := write(call, entry); err != nil {
 				return placed, err
 			}
 		}
 		if err := call.Out.Flush(); err != nil {
 			return placed, err
 		}
-		req.FromSeq = rep.GetSeq() + 1
-		req.Since = 0
-		req.Epoch = rep.GetEpoch()
+		request.FromSeq = reply.GetSeq() + 1
+		request.Since = 0
+		request.Epoch = reply.GetEpoch()
 	}
 }
 
@@ -241,12 +242,12 @@ const reconnectEvery = time.Second
 // followEvents goes on until it is interrupted, across restarts of the controller.
 func followEvents(
 	call *tool.Call,
-	req *apiv1.EventsRequest,
+	request *apiv1.EventsRequest,
 	write func(*tool.Call, *apiv1.EventInfo) error,
 ) error {
 	placed, warned := false, false
 	for {
-		got, err := eventsOnce(call, req, write)
+		got, err := eventsOnce(call, request, write)
 		if call.Ctx.Err() != nil {
 			return nil
 		}
@@ -262,7 +263,7 @@ func followEvents(
 				call.Stderr,
 				"muster %s: the controller is away after event %d; waiting for it\n",
 				call.Command.Name,
-				req.GetFromSeq()-1,
+				request.GetFromSeq()-1,
 			)
 			warned = true
 		}
@@ -278,23 +279,25 @@ func followEvents(
 }
 
 // eventText prints an event on one line.
-func eventText(call *tool.Call, e *apiv1.EventInfo) error {
-	b := fmt.Appendf(nil, "%d %s %s", e.GetSeq(), render.FormatTime(call, e.GetAt()), e.GetKind())
-	b = render.EventFacts(call, b, e)
-	by := e.GetActorKind()
-	if e.GetActor() != "" {
-		by += ":" + e.GetActor()
+func eventText(call *tool.Call, entry *apiv1.EventInfo) error {
+	buffer := fmt.Appendf(
+		nil, "%d %s %s", entry.GetSeq(), render.FormatTime(call, entry.GetAt()), entry.GetKind(),
+	)
+	buffer = render.EventFacts(render.NewClock(call.Env), buffer, entry)
+	by := entry.GetActorKind()
+	if entry.GetActor() != "" {
+		by += ":" + entry.GetActor()
 	}
-	b = render.EventWord(b, "by", by)
-	b = render.EventWord(b, "command", e.GetCommand())
-	return call.WriteOut(append(b, '\n'))
+	buffer = render.EventWord(buffer, "by", by)
+	buffer = render.EventWord(buffer, "command", entry.GetCommand())
+	return call.WriteOut(append(buffer, '\n'))
 }
 
 // eventJSON prints an event as a JSON object on one line. Times are RFC 3339 with
 // nanoseconds, spans are seconds, -1 is no limit.
-func eventJSON(call *tool.Call, e *apiv1.EventInfo) error {
+func eventJSON(call *tool.Call, entry *apiv1.EventInfo) error {
 	fields := tree.Object{}
-	for _, field := range e.GetFields() {
+	for _, field := range entry.GetFields() {
 		var value any
 		switch v := field.GetValue().(type) {
 		case *apiv1.EventField_Text:
@@ -316,21 +319,22 @@ func eventJSON(call *tool.Call, e *apiv1.EventInfo) error {
 	return tree.WriteJSON(call.Out, tree.Object{
 		{
 			Key:   "seq",
-			Value: e.GetSeq(),
-		}, {Key: "at", Value: eventTime(e.GetAt())}, {Key: "kind", Value: e.GetKind()},
+			Value: entry.GetSeq(),
+		}, {Key: "at", Value: eventTime(entry.GetAt())}, {Key: "kind", Value: entry.GetKind()},
 		{
 			Key:   "job",
-			Value: e.GetJob(),
-		}, {Key: "job_id", Value: int64(e.GetJobId())}, {Key: "user", Value: e.GetUser()}, {Key: "account", Value: e.GetAccount()},
-		{Key: "nodes", Value: tree.Strings(e.GetNodes())}, {Key: "fields", Value: fields},
+			Value: entry.GetJob(),
+		}, {Key: "job_id", Value: int64(entry.GetJobId())}, {Key: "user", Value: entry.GetUser()},
+		{Key: "account", Value: entry.GetAccount()},
+		{Key: "nodes", Value: tree.Strings(entry.GetNodes())}, {Key: "fields", Value: fields},
 		{
 			Key: "actor",
 			Value: tree.Object{
-				{Key: "kind", Value: e.GetActorKind()},
-				{Key: "name", Value: e.GetActor()},
+				{Key: "kind", Value: entry.GetActorKind()},
+				{Key: "name", Value: entry.GetActor()},
 			},
 		},
-		{Key: "command", Value: e.GetCommand()}, {Key: "cause", Value: e.GetCauseSeq()},
+		{Key: "command", Value: entry.GetCommand()}, {Key: "cause", Value: entry.GetCauseSeq()},
 	}, true)
 }
 

@@ -127,37 +127,39 @@ func runForecast(call *tool.Call) error {
 // forecastQueues counts the jobs that wait by when the plan has them start.
 func forecastQueues(call *tool.Call) ([]*forecastQueue, error) {
 	filter := &apiv1.JobFilter{States: []uint32{uint32(spec.Pending)}, Partitions: call.Opts.List("partition"), Qos: call.Opts.List("qos")}
-	var rep apiv1.ListJobsReply
-	if err := fetch.Jobs(call, &apiv1.ListJobsRequest{Filter: filter}, &rep); err != nil {
+	var reply apiv1.ListJobsReply
+	if err := fetch.Jobs(call, &apiv1.ListJobsRequest{Filter: filter}, &reply); err != nil {
 		return nil, tool.Fail(1, tool.ExplainError(err).Text)
 	}
 	by := map[[2]string]*forecastQueue{}
-	var out []*forecastQueue
-	for _, job := range rep.GetJobs() {
+	var queues []*forecastQueue
+	for _, job := range reply.GetJobs() {
 		key := [2]string{job.GetPartition(), job.GetQos()}
-		q := by[key]
-		if q == nil {
-			q = &forecastQueue{partition: key[0], qos: key[1], within: make([]int, len(forecastWithin())+1)}
-			by[key] = q
-			out = append(out, q)
+		queue := by[key]
+		if queue == nil {
+			queue = &forecastQueue{
+				partition: key[0], qos: key[1], within: make([]int, len(forecastWithin())+1),
+			}
+			by[key] = queue
+			queues = append(queues, queue)
 		}
-		q.jobs++
+		queue.jobs++
 		if job.GetPlannedStart() == 0 {
-			q.unplanned++
+			queue.unplanned++
 			continue
 		}
 		at := 0
 		for _, hours := range forecastWithin() {
-			if job.GetPlannedStart() > rep.GetNow()+hours*3600*tool.Second {
+			if job.GetPlannedStart() > reply.GetNow()+hours*3600*tool.Second {
 				at++
 			}
 		}
-		q.within[at]++
+		queue.within[at]++
 	}
-	slices.SortFunc(out, func(a, b *forecastQueue) int {
+	slices.SortFunc(queues, func(a, b *forecastQueue) int {
 		return cmp.Or(cmp.Compare(a.partition, b.partition), cmp.Compare(a.qos, b.qos))
 	})
-	return out, nil
+	return queues, nil
 }
 
 // forecastRows are what is tried.
@@ -183,8 +185,8 @@ func forecastRows(call *tool.Call, parts *apiv1.ListPartitionsReply, nodes *apiv
 	all := parts.GetPartitions()
 	for _, name := range call.Opts.List("partition") {
 		known := false
-		for _, p := range all {
-			known = known || p.GetName() == name
+		for _, partition := range all {
+			known = known || partition.GetName() == name
 		}
 		if !known {
 			return nil, call.Errorf("--partition=%s: there is no such partition", name)
@@ -194,31 +196,39 @@ func forecastRows(call *tool.Call, parts *apiv1.ListPartitionsReply, nodes *apiv
 	if len(qos) == 0 {
 		qos = []string{""}
 	}
-	var out []forecastRow
-	for _, p := range fetch.ShownPartitions(call, all) {
+	var rows []forecastRow
+	for _, partition := range fetch.ShownPartitions(call, all) {
 		of := sizes
 		if of == nil {
-			of = usualSizes(p, mostGPUsOf(nodes, p.GetName()))
+			of = usualSizes(partition, mostGPUsOf(nodes, partition.GetName()))
 		}
 		for _, q := range qos {
 			for _, size := range of {
-				out = append(out, forecastRow{partition: p.GetName(), qos: q, size: size, limit: forecastLimit(limit, p)})
+				rows = append(
+					rows,
+					forecastRow{
+						partition: partition.GetName(),
+						qos:       q,
+						size:      size,
+						limit:     forecastLimit(limit, partition),
+					},
+				)
 			}
 		}
 	}
-	return out, nil
+	return rows, nil
 }
 
 // forecastLimit is the time limit that a job is tried with.
-func forecastLimit(asked int64, p *apiv1.PartitionInfo) int64 {
+func forecastLimit(asked int64, partition *apiv1.PartitionInfo) int64 {
 	const hour = 3600 * tool.Second
 	switch {
 	case asked != 0:
 		return asked
-	case p.GetDefaultTime() > 0:
-		return p.GetDefaultTime()
-	case p.GetMaxTime() > 0:
-		return min(p.GetMaxTime(), hour)
+	case partition.GetDefaultTime() > 0:
+		return partition.GetDefaultTime()
+	case partition.GetMaxTime() > 0:
+		return min(partition.GetMaxTime(), hour)
 	}
 	return hour
 }
@@ -226,10 +236,10 @@ func forecastLimit(asked int64, p *apiv1.PartitionInfo) int64 {
 // mostGPUsOf is how many GPUs a node of a partition has at most.
 func mostGPUsOf(nodes *apiv1.ListNodesReply, partition string) uint32 {
 	most := uint32(0)
-	for _, n := range nodes.GetNodes() {
-		for _, p := range n.GetPartitions() {
+	for _, node := range nodes.GetNodes() {
+		for _, p := range node.GetPartitions() {
 			if p == partition {
-				most = max(most, uint32(len(n.GetGpus())))
+				most = max(most, uint32(len(node.GetGpus())))
 			}
 		}
 	}
@@ -237,16 +247,16 @@ func mostGPUsOf(nodes *apiv1.ListNodesReply, partition string) uint32 {
 }
 
 // usualSizes are those that are tried in a partition when none are named.
-func usualSizes(p *apiv1.PartitionInfo, gpus uint32) []forecastSize {
+func usualSizes(partition *apiv1.PartitionInfo, gpus uint32) []forecastSize {
 	unit := "cpu"
 	if gpus > 0 {
 		unit = "gpu"
 	}
-	out := []forecastSize{{"1" + unit, 1, unit}, {"1node", 1, "node"}}
-	if p.GetTotalNodes() >= 4 {
-		out = append(out, forecastSize{"4node", 4, "node"})
+	sizes := []forecastSize{{"1" + unit, 1, unit}, {"1node", 1, "node"}}
+	if partition.GetTotalNodes() >= 4 {
+		sizes = append(sizes, forecastSize{"4node", 4, "node"})
 	}
-	return out
+	return sizes
 }
 
 func parseForecastSize(text string) (forecastSize, bool) {
@@ -281,17 +291,19 @@ func (row *forecastRow) predictStart(call *tool.Call, gpus uint32) error {
 			job.PerNode = []*apiv1.Count{{Name: "gpu", N: int64(gpus)}}
 		}
 	}
-	var rep apiv1.SubmitReply
-	if err := call.RPC(tool.MethodSubmit, &apiv1.SubmitRequest{Spec: job, TestOnly: true}, &rep); err != nil {
+	var reply apiv1.SubmitReply
+	if err := call.RPC(
+		tool.MethodSubmit, &apiv1.SubmitRequest{Spec: job, TestOnly: true}, &reply,
+	); err != nil {
 		if fetch.ControllerGone(err) {
 			return tool.Fail(1, tool.ExplainError(err).Text)
 		}
 		row.why = tool.ExplainError(err).Text
 		return nil
 	}
-	row.start = rep.GetPlannedStart()
+	row.start = reply.GetPlannedStart()
 	row.wait = max(row.start-call.Now().UnixNano(), 0)
-	row.nodes = rep.GetPlannedNodes()
+	row.nodes = reply.GetPlannedNodes()
 	return nil
 }
 
@@ -313,15 +325,15 @@ func printForecast(call *tool.Call, rows []forecastRow, queues []*forecastQueue)
 			table[0] = append(table[0], fmt.Sprintf("IN %d H", hours))
 		}
 		table[0] = append(table[0], "LATER", "NO START")
-		for _, q := range queues {
-			line := []string{q.partition, q.qos, strconv.Itoa(q.jobs)}
+		for _, queue := range queues {
+			line := []string{queue.partition, queue.qos, strconv.Itoa(queue.jobs)}
 			before := 0
-			for _, n := range q.within[:len(q.within)-1] {
+			for _, n := range queue.within[:len(queue.within)-1] {
 				before += n
 				line = append(line, strconv.Itoa(before))
 			}
-			line = append(line, strconv.Itoa(q.within[len(q.within)-1]))
-			table = append(table, append(line, strconv.Itoa(q.unplanned)))
+			line = append(line, strconv.Itoa(queue.within[len(queue.within)-1]))
+			table = append(table, append(line, strconv.Itoa(queue.unplanned)))
 		}
 		text += "\n" + render.AlignedTexts(table)
 	}
@@ -332,42 +344,44 @@ func printForecast(call *tool.Call, rows []forecastRow, queues []*forecastQueue)
 func writeForecast(call *tool.Call, rows []forecastRow, queues []*forecastQueue) error {
 	sizes := tree.List{}
 	for _, row := range rows {
-		one := tree.Object{
+		object := tree.Object{
 			{Key: "partition", Value: row.partition},
 			{Key: "qos", Value: row.qos},
 			{Key: "size", Value: row.size.text},
 			{Key: "limit_seconds", Value: row.limit / tool.Second},
 		}
 		if row.why != "" {
-			one = append(one, tree.Member{Key: "reason", Value: row.why})
+			object = append(object, tree.Member{Key: "reason", Value: row.why})
 		} else {
-			one = append(
-				one,
+			object = append(
+				object,
 				tree.Member{Key: "start", Value: row.start / tool.Second},
 				tree.Member{Key: "wait_seconds", Value: row.wait / tool.Second},
 				tree.Member{Key: "nodes", Value: row.nodes},
 			)
 		}
-		sizes = append(sizes, one)
+		sizes = append(sizes, object)
 	}
 	pending := tree.List{}
-	for _, q := range queues {
-		one := tree.Object{
-			{Key: "partition", Value: q.partition},
-			{Key: "qos", Value: q.qos},
-			{Key: "jobs", Value: int64(q.jobs)},
+	for _, queue := range queues {
+		object := tree.Object{
+			{Key: "partition", Value: queue.partition},
+			{Key: "qos", Value: queue.qos},
+			{Key: "jobs", Value: int64(queue.jobs)},
 		}
 		before := int64(0)
 		for i, hours := range forecastWithin() {
-			before += int64(q.within[i])
-			one = append(one, tree.Member{Key: fmt.Sprintf("start_within_%dh", hours), Value: before})
+			before += int64(queue.within[i])
+			object = append(
+				object, tree.Member{Key: fmt.Sprintf("start_within_%dh", hours), Value: before},
+			)
 		}
-		one = append(
-			one,
-			tree.Member{Key: "start_later", Value: int64(q.within[len(q.within)-1])},
-			tree.Member{Key: "no_start", Value: int64(q.unplanned)},
+		object = append(
+			object,
+			tree.Member{Key: "start_later", Value: int64(queue.within[len(queue.within)-1])},
+			tree.Member{Key: "no_start", Value: int64(queue.unplanned)},
 		)
-		pending = append(pending, one)
+		pending = append(pending, object)
 	}
 	return render.Print(
 		call,

@@ -116,18 +116,18 @@ func runGPU(call *tool.Call) error {
 
 // gpuOnce reads the agents and shows one table.
 func gpuOnce(call *tool.Call, what, job string) error {
-	req := &apiv1.ListNodesRequest{}
+	request := &apiv1.ListNodesRequest{}
 	if w := call.Opts.Text("nodes"); w != "" {
-		req.Nodes = []string{w}
+		request.Nodes = []string{w}
 	}
-	var rep apiv1.ListNodesReply
-	if err := call.RPC(tool.MethodListNodes, req, &rep); err != nil {
+	var reply apiv1.ListNodesReply
+	if err := call.RPC(tool.MethodListNodes, request, &reply); err != nil {
 		return err
 	}
 	if what == "topo" {
-		return gpuTopo(call, rep.GetNodes())
+		return gpuTopo(call, reply.GetNodes())
 	}
-	list, silent := readGPUs(call, rep.GetNodes())
+	list, silent := readGPUs(call, reply.GetNodes())
 	for _, s := range silent {
 		fmt.Fprintln(call.Stderr, "muster gpu: "+s)
 	}
@@ -140,9 +140,9 @@ func gpuOnce(call *tool.Call, what, job string) error {
 	case what == "job":
 		return gpuJob(call, job, list)
 	case what == "idle":
-		list = slices.DeleteFunc(list, func(g *gpuNow) bool {
-			mostlyUsed := (g.noProcess+g.idle)*2 < g.heldSeconds()
-			return !g.heldAlone() || mostlyUsed && !call.Opts.On("all")
+		list = slices.DeleteFunc(list, func(gpu *gpuNow) bool {
+			mostlyUsed := (gpu.noProcess+gpu.idle)*2 < gpu.heldSeconds()
+			return !gpu.heldAlone() || mostlyUsed && !call.Opts.On("all")
 		})
 		slices.SortStableFunc(
 			list,
@@ -151,8 +151,8 @@ func gpuOnce(call *tool.Call, what, job string) error {
 	}
 	if render.WantsDocument(call) {
 		rows := make(tree.List, len(list))
-		for i, g := range list {
-			rows[i] = g.gpuTree()
+		for i, gpu := range list {
+			rows[i] = gpu.gpuTree()
 		}
 		return render.Print(call, tree.Member{Key: "gpus", Value: rows})
 	}
@@ -183,8 +183,8 @@ func gpuJob(call *tool.Call, job string, now []*gpuNow) error {
 	}
 	if render.WantsDocument(call) {
 		rows := make(tree.List, len(now))
-		for i, g := range now {
-			rows[i] = g.gpuTree()
+		for i, gpu := range now {
+			rows[i] = gpu.gpuTree()
 		}
 		return render.Print(
 			call,
@@ -206,7 +206,7 @@ func gpuJob(call *tool.Call, job string, now []*gpuNow) error {
 }
 
 // readGPUs asks every agent at once; what says which did not answer.
-func readGPUs(call *tool.Call, nodes []*apiv1.NodeInfo) (out []*gpuNow, silent []string) {
+func readGPUs(call *tool.Call, nodes []*apiv1.NodeInfo) (gpus []*gpuNow, silent []string) {
 	const most, patience = 64, 3 * time.Second
 	token, err := metricsToken(call.Env)
 	if err != nil {
@@ -235,9 +235,9 @@ func readGPUs(call *tool.Call, nodes []*apiv1.NodeInfo) (out []*gpuNow, silent [
 		if a.err != nil {
 			silent = append(silent, nodes[i].GetName()+": "+a.err.Error())
 		}
-		out = append(out, a.gpus...)
+		gpus = append(gpus, a.gpus...)
 	}
-	return out, silent
+	return gpus, silent
 }
 
 func readMetrics(call *tool.Call, addr, token string, patience time.Duration) (string, error) {
@@ -264,11 +264,11 @@ func (g *gpuNow) heldAlone() bool { return g.job != "" && !g.shared && g.heldSec
 
 // formatFigure writes a figure, scaled and rounded, or -.
 func (g *gpuNow) formatFigure(name string, scale float64, format string) string {
-	v, ok := g.figure[name]
+	value, ok := g.figure[name]
 	if !ok {
 		return "-"
 	}
-	return fmt.Sprintf(format, v*scale)
+	return fmt.Sprintf(format, value*scale)
 }
 
 func (g *gpuNow) formatMemory() string {

@@ -15,12 +15,14 @@ import (
 
 // gpuPast asks what a job's GPUs did over time.
 func gpuPast(call *tool.Call, job string) (*apiv1.GpuHistoryReply, error) {
-	var rep apiv1.GpuHistoryReply
+	var reply apiv1.GpuHistoryReply
 	query := &apiv1.GpuHistoryQuery{Job: job, Points: uint32(lineWidth(call))}
-	if err := fetch.UpToDate(call, tool.MethodAcctGPUHistory, query, &rep, func(seq uint64) { query.MinSeq = seq }); err != nil {
+	if err := fetch.UpToDate(call, tool.MethodAcctGPUHistory, query, &reply, func(seq uint64) {
+		query.MinSeq = seq
+	}); err != nil {
 		return nil, err
 	}
-	return &rep, nil
+	return &reply, nil
 }
 
 // Widths of a line over time.
@@ -58,15 +60,15 @@ func overTimes() []overTime {
 }
 
 // gpuHistoryText shows each figure of each GPU as a line over time.
-func gpuHistoryText(call *tool.Call, rep *apiv1.GpuHistoryReply) string {
+func gpuHistoryText(call *tool.Call, reply *apiv1.GpuHistoryReply) string {
 	steps, empty := render.BarLevels(call)
 	width := 0
 	sampled := false
 	absent := false
-	for _, gpu := range rep.GetGpus() {
-		for _, p := range gpu.GetPoints() {
-			width, sampled = max(width, int(p.GetAt())+1), true
-			absent = absent || p.Occupied != nil && p.GetOccupied() == 0
+	for _, gpu := range reply.GetGpus() {
+		for _, point := range gpu.GetPoints() {
+			width, sampled = max(width, int(point.GetAt())+1), true
+			absent = absent || point.Occupied != nil && point.GetOccupied() == 0
 		}
 	}
 	if !sampled {
@@ -74,13 +76,13 @@ func gpuHistoryText(call *tool.Call, rep *apiv1.GpuHistoryReply) string {
 	}
 	var rows [][]string
 	rows = append(rows, []string{"NODE", "GPU", "WHAT", "OVER TIME", "MEAN", "MOST"})
-	for _, gpu := range rep.GetGpus() {
+	for _, gpu := range reply.GetGpus() {
 		node, name := gpu.GetNode(), fmt.Sprint(gpu.GetIndex())
 		if gpu.GetProfile() != "" {
 			name += "/" + gpu.GetProfile()
 		}
-		for _, f := range overTimes() {
-			line, mean, most, ok := f.drawLine(gpu.GetPoints(), width, steps, empty)
+		for _, time := range overTimes() {
+			line, mean, most, ok := time.drawLine(gpu.GetPoints(), width, steps, empty)
 			if !ok {
 				continue
 			}
@@ -89,29 +91,29 @@ func gpuHistoryText(call *tool.Call, rep *apiv1.GpuHistoryReply) string {
 				[]string{
 					node,
 					name,
-					f.name,
+					time.name,
 					line,
-					fmt.Sprintf(f.write, mean*f.scale),
-					fmt.Sprintf(f.write, most*f.scale),
+					fmt.Sprintf(time.write, mean*time.scale),
+					fmt.Sprintf(time.write, most*time.scale),
 				},
 			)
 			node, name = "", ""
 		}
 	}
-	var b strings.Builder
+	var text strings.Builder
 	fmt.Fprintf(
-		&b,
+		&text,
 		"From %s to %s, %s a column",
-		localTime(call, rep.GetFrom()),
-		localTime(call, rep.GetFrom()+int64(width)*rep.GetStep()),
-		render.Span(rep.GetStep()),
+		localTime(call, reply.GetFrom()),
+		localTime(call, reply.GetFrom()+int64(width)*reply.GetStep()),
+		render.Span(reply.GetStep()),
 	)
 	if absent {
-		fmt.Fprintf(&b, "; %c = no process on it", empty)
+		fmt.Fprintf(&text, "; %c = no process on it", empty)
 	}
-	b.WriteString(".\n")
-	b.WriteString(render.Aligned(rows, func(i int) bool { return i < 4 }))
-	return b.String()
+	text.WriteString(".\n")
+	text.WriteString(render.Aligned(rows, func(i int) bool { return i < 4 }))
+	return text.String()
 }
 
 // drawLine draws the points: a blank where there is no sample.
@@ -122,26 +124,27 @@ func (f *overTime) drawLine(
 	empty rune,
 ) (text string, mean, most float64, ok bool) {
 	values := make([]*float64, width)
-	for _, p := range points {
-		if int(p.GetAt()) < width {
-			values[p.GetAt()] = f.get(p)
+	for _, point := range points {
+		if int(point.GetAt()) < width {
+			values[point.GetAt()] = f.get(point)
 		}
 	}
 	out, mean, most, ok := render.DrawLine(values, f.most, steps)
 	if !ok {
 		return "", 0, 0, false
 	}
-	for _, p := range points {
-		if p.Occupied != nil && p.GetOccupied() == 0 && int(p.GetAt()) < width && f.get(p) != nil {
-			out[p.GetAt()] = empty
+	for _, point := range points {
+		if point.Occupied != nil && point.GetOccupied() == 0 && int(point.GetAt()) < width &&
+			f.get(point) != nil {
+			out[point.GetAt()] = empty
 		}
 	}
 	return string(out), mean, most, true
 }
 
 // localTime is an instant as people here read it.
-func localTime(c *tool.Call, ns int64) string {
-	return format.Time(ns/tool.Second, c.Loc)
+func localTime(call *tool.Call, ns int64) string {
+	return format.Time(ns/tool.Second, call.Loc)
 }
 
 // gpuEnded lays out what the ledger says of the GPUs of a run that is over.
@@ -202,15 +205,15 @@ func gpuEnded(list []*apiv1.GpuHistory, header bool) string {
 }
 
 // gpuHistoryTree is the history as JSON or YAML.
-func gpuHistoryTree(rep *apiv1.GpuHistoryReply) tree.Object {
+func gpuHistoryTree(reply *apiv1.GpuHistoryReply) tree.Object {
 	gpus := tree.List{}
-	for _, gpu := range rep.GetGpus() {
+	for _, gpu := range reply.GetGpus() {
 		points := tree.List{}
 		for _, point := range gpu.GetPoints() {
 			object := tree.Object{
 				{
 					Key:   "at",
-					Value: (rep.GetFrom() + int64(point.GetAt())*rep.GetStep()) / tool.Second,
+					Value: (reply.GetFrom() + int64(point.GetAt())*reply.GetStep()) / tool.Second,
 				},
 			}
 			for _, f := range []struct {
@@ -218,11 +221,11 @@ func gpuHistoryTree(rep *apiv1.GpuHistoryReply) tree.Object {
 				v   *float64
 			}{{"utilization_percent", point.Util}, {"sm_active_ratio", point.Sm}, {"tensor_active_ratio", point.Tensor}, {"memory_used_mib", point.MemoryMib},
 				{"power_watts", point.Power}, {"temperature_celsius", point.Temp}, {"occupied_ratio", point.Occupied}} {
-				var v any
+				var value any
 				if f.v != nil {
-					v = *f.v
+					value = *f.v
 				}
-				object = append(object, tree.Member{Key: f.key, Value: v})
+				object = append(object, tree.Member{Key: f.key, Value: value})
 			}
 			points = append(points, object)
 		}
@@ -242,7 +245,7 @@ func gpuHistoryTree(rep *apiv1.GpuHistoryReply) tree.Object {
 		)
 	}
 	return tree.Object{
-		{Key: "step_seconds", Value: rep.GetStep() / tool.Second},
+		{Key: "step_seconds", Value: reply.GetStep() / tool.Second},
 		{Key: "gpus", Value: gpus},
 	}
 }

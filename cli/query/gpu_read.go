@@ -183,66 +183,66 @@ func gpusOf(node, text string) []*gpuNow {
 	var order []string
 	var accounts []metricLine
 	short := map[string]string{}
-	for _, f := range gpuFigures() {
-		short[f.metric] = f.short
+	for _, figure := range gpuFigures() {
+		short[figure.metric] = figure.short
 	}
-	sc := bufio.NewScanner(strings.NewReader(text))
-	sc.Buffer(nil, 1<<20)
-	for sc.Scan() {
-		s, ok := parseMetricLine(sc.Text())
+	scanner := bufio.NewScanner(strings.NewReader(text))
+	scanner.Buffer(nil, 1<<20)
+	for scanner.Scan() {
+		line, ok := parseMetricLine(scanner.Text())
 		if !ok {
 			continue
 		}
-		if strings.HasPrefix(s.name, "muster_job_gpu_") {
-			accounts = append(accounts, s)
+		if strings.HasPrefix(line.name, "muster_job_gpu_") {
+			accounts = append(accounts, line)
 			continue
 		}
-		name, wanted := short[s.name]
-		if !wanted && s.name != "muster_gpu_up" && s.name != "muster_gpu_job_info" {
+		name, wanted := short[line.name]
+		if !wanted && line.name != "muster_gpu_up" && line.name != "muster_gpu_job_info" {
 			continue
 		}
-		key := s.labels["UUID"] + "/" + s.labels["GPU_I_ID"]
+		key := line.labels["UUID"] + "/" + line.labels["GPU_I_ID"]
 		gpu := devices[key]
 		if gpu == nil {
 			gpu = &gpuNow{
 				node:    node,
-				index:   s.labels["gpu"],
-				uuid:    s.labels["UUID"],
-				model:   s.labels["modelName"],
-				profile: s.labels["GPU_I_PROFILE"],
+				index:   line.labels["gpu"],
+				uuid:    line.labels["UUID"],
+				model:   line.labels["modelName"],
+				profile: line.labels["GPU_I_PROFILE"],
 				figure:  map[string]float64{},
 			}
 			devices[key] = gpu
 			order = append(order, key)
 		}
 		switch {
-		case s.name == "muster_gpu_up":
-			gpu.lost = s.value == 0
-		case s.name == "muster_gpu_job_info":
-			gpu.job = s.labels["slurm_job_id"]
-			gpu.user = s.labels["user"]
-			gpu.account = s.labels["account"]
-			gpu.partition = s.labels["partition"]
+		case line.name == "muster_gpu_up":
+			gpu.lost = line.value == 0
+		case line.name == "muster_gpu_job_info":
+			gpu.job = line.labels["slurm_job_id"]
+			gpu.user = line.labels["user"]
+			gpu.account = line.labels["account"]
+			gpu.partition = line.labels["partition"]
 		default:
-			gpu.figure[name] = s.value
+			gpu.figure[name] = line.value
 		}
 	}
-	out := make([]*gpuNow, 0, len(order))
+	gpus := make([]*gpuNow, 0, len(order))
 	for _, key := range order {
-		out = append(out, devices[key])
+		gpus = append(gpus, devices[key])
 	}
 	slices.SortStableFunc(
-		out,
+		gpus,
 		func(a, b *gpuNow) int { return gpuIndex(a.index) - gpuIndex(b.index) },
 	)
-	for _, s := range accounts {
-		out = addToGPU(out, node, &s)
+	for _, line := range accounts {
+		gpus = addToGPU(gpus, node, &line)
 	}
-	return out
+	return gpus
 }
 
-func gpuIndex(s string) int {
-	n, err := strconv.Atoi(s)
+func gpuIndex(text string) int {
+	n, err := strconv.Atoi(text)
 	if err != nil {
 		return 0
 	}
@@ -251,22 +251,22 @@ func gpuIndex(s string) int {
 
 // addToGPU adds what a job did with a GPU to that GPU's row, or to one of its
 // own where several share the device.
-func addToGPU(out []*gpuNow, node string, s *metricLine) []*gpuNow {
-	l := s.labels
+func addToGPU(gpus []*gpuNow, node string, line *metricLine) []*gpuNow {
+	l := line.labels
 	i := slices.IndexFunc(
-		out,
+		gpus,
 		func(g *gpuNow) bool { return g.uuid == l["gpu_uuid"] && g.job == l["slurm_job_id"] },
 	)
 	if i < 0 {
 		i = slices.IndexFunc(
-			out,
+			gpus,
 			func(g *gpuNow) bool { return g.job == l["slurm_job_id"] && g.profile != "" && g.index == l["gpu"] },
 		)
 	}
 	if i < 0 {
-		i = len(out)
-		out = append(
-			out,
+		i = len(gpus)
+		gpus = append(
+			gpus,
 			&gpuNow{
 				node:      node,
 				index:     l["gpu"],
@@ -279,22 +279,22 @@ func addToGPU(out []*gpuNow, node string, s *metricLine) []*gpuNow {
 			},
 		)
 	}
-	gpu := out[i]
-	gpu.shared = gpu.shared || strings.HasPrefix(s.name, "muster_job_gpu_attributed_")
-	switch s.name {
+	gpu := gpus[i]
+	gpu.shared = gpu.shared || strings.HasPrefix(line.name, "muster_job_gpu_attributed_")
+	switch line.name {
 	case "muster_job_gpu_energy_joules_total", "muster_job_gpu_attributed_energy_joules_total":
-		gpu.figure["energy"] = s.value
+		gpu.figure["energy"] = line.value
 	case "muster_job_gpu_seconds_total", "muster_job_gpu_attributed_seconds_total":
 		switch l["state"] {
 		case "no_process":
-			gpu.noProcess = s.value
+			gpu.noProcess = line.value
 		case "idle":
-			gpu.idle = s.value
+			gpu.idle = line.value
 		case "busy":
-			gpu.busy = s.value
+			gpu.busy = line.value
 		default:
-			gpu.unseen += s.value
+			gpu.unseen += line.value
 		}
 	}
-	return out
+	return gpus
 }

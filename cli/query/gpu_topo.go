@@ -21,8 +21,8 @@ func gpuTopo(call *tool.Call, nodes []*apiv1.NodeInfo) error {
 	}
 	if render.WantsDocument(call) {
 		rows := make(tree.List, 0, len(nodes))
-		for _, n := range nodes {
-			rows = append(rows, topoTree(n))
+		for _, node := range nodes {
+			rows = append(rows, topoTree(node))
 		}
 		return render.Print(call, tree.Member{Key: "nodes", Value: rows})
 	}
@@ -88,8 +88,8 @@ func topoLink(gpus []*apiv1.GpuInfo, from, to int) (word string, lanes uint8) {
 	case gpu.GetParent() != "" && gpu.GetParent() == gpus[to].GetParent():
 		return sameDevice, 0
 	case to < len(links):
-		l := device.LinkOf(links[to])
-		return l.String(), l.NVLinks
+		link := device.LinkOf(links[to])
+		return link.String(), link.NVLinks
 	}
 	return device.Link{}.String(), 0
 }
@@ -99,8 +99,8 @@ func topoMatrix(gpus []*apiv1.GpuInfo, header bool, seen map[string]bool) string
 	var rows [][]string
 	if header {
 		head := []string{"GPU"}
-		for _, g := range gpus {
-			head = append(head, fmt.Sprint(g.GetIndex()))
+		for _, gpu := range gpus {
+			head = append(head, fmt.Sprint(gpu.GetIndex()))
 		}
 		rows = append(rows, append(head, "NUMA", "CPUS", "PCI", "TYPE", "MEMORY"))
 	}

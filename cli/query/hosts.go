@@ -50,24 +50,24 @@ administrators can revoke, on the controller's host.`,
 }
 
 func listHosts(call *tool.Call) error {
-	var rep apiv1.ListHostsReply
-	if err := call.RPC(tool.MethodListHosts, &apiv1.ListHostsRequest{}, &rep); err != nil {
+	var reply apiv1.ListHostsReply
+	if err := call.RPC(tool.MethodListHosts, &apiv1.ListHostsRequest{}, &reply); err != nil {
 		return err
 	}
-	return hostTable(call, rep.GetHosts(), rep.GetNow())
+	return hostTable(call, reply.GetHosts(), reply.GetNow())
 }
 
 func revokeHost(call *tool.Call) error {
-	var rep apiv1.RevokeHostReply
-	req := &apiv1.RevokeHostRequest{
+	var reply apiv1.RevokeHostReply
+	request := &apiv1.RevokeHostRequest{
 		Name:   call.Operands[1],
 		Role:   call.Opts.Text("role"),
 		Reason: call.Opts.Text("reason"),
 	}
-	if err := call.RPC(tool.MethodRevokeHost, req, &rep); err != nil {
+	if err := call.RPC(tool.MethodRevokeHost, request, &reply); err != nil {
 		return err
 	}
-	return hostTable(call, rep.GetHosts(), 0)
+	return hostTable(call, reply.GetHosts(), 0)
 }
 
 // hostTable prints certificates by machine, the one that lasts longest first.

@@ -75,31 +75,31 @@ func runQstat(call *tool.Call) error {
 		filter.Jobs = append(filter.Jobs, tool.SplitJobs(pbsArray(id))...)
 	}
 	filter.AllStates = len(filter.Jobs) > 0
-	var rep apiv1.ListJobsReply
-	if err := fetch.Jobs(call, &apiv1.ListJobsRequest{Filter: filter}, &rep); err != nil {
+	var reply apiv1.ListJobsReply
+	if err := fetch.Jobs(call, &apiv1.ListJobsRequest{Filter: filter}, &reply); err != nil {
 		return fetch.JobsError(err)
 	}
-	if len(rep.GetUnknown()) > 0 {
+	if len(reply.GetUnknown()) > 0 {
 		return tool.Unknown(spec.CodeInvalidJobID, "qstat: Unknown Job Id "+
-			strings.Join(rep.GetUnknown(), ","))
+			strings.Join(reply.GetUnknown(), ","))
 	}
 	view := &render.JobView{Clock: render.NewClock(call.Env), Env: call.Env}
-	view.Now = rep.GetNow()
-	var b strings.Builder
-	if len(rep.GetJobs()) > 0 && !call.Opts.On("full") {
-		b.WriteString(
+	view.Now = reply.GetNow()
+	var text strings.Builder
+	if len(reply.GetJobs()) > 0 && !call.Opts.On("full") {
+		text.WriteString(
 			"Job id              Name             Username        Time Use S Queue          \n" +
 				"------------------- ---------------- --------------- -------- - ---------------\n",
 		)
 	}
-	for _, job := range rep.GetJobs() {
+	for _, job := range reply.GetJobs() {
 		row := render.JobRow{JobInfo: job, Task: -1}
 		if call.Opts.On("full") {
-			fullJob(&b, view, row)
+			fullJob(&text, view, row)
 			continue
 		}
 		fmt.Fprintf(
-			&b,
+			&text,
 			"%-19.19s %-16.16s %-15.15s %-8.8s %s %-15.15s\n",
 			view.ID(row),
 			render.Cell(job.GetSpec().GetName()),
@@ -111,7 +111,7 @@ func runQstat(call *tool.Call) error {
 			job.GetPartition(),
 		)
 	}
-	return call.WriteOut([]byte(b.String()))
+	return call.WriteOut([]byte(text.String()))
 }
 
 // pbsState is the letter of a state.
@@ -133,24 +133,24 @@ func pbsState(job *apiv1.JobInfo) string {
 }
 
 // fullJob writes a job as qstat -f does: a line for each attribute.
-func fullJob(b *strings.Builder, view *render.JobView, row render.JobRow) {
+func fullJob(text *strings.Builder, view *render.JobView, row render.JobRow) {
 	job := row.JobInfo
-	s := job.GetSpec()
-	fmt.Fprintf(b, "Job Id:\t%s\n", view.ID(row))
+	jobSpec := job.GetSpec()
+	fmt.Fprintf(text, "Job Id:\t%s\n", view.ID(row))
 	line := func(name, value string) {
 		if value != "" {
-			fmt.Fprintf(b, "\t%s = %s\n", name, render.Cell(value))
+			fmt.Fprintf(text, "\t%s = %s\n", name, render.Cell(value))
 		}
 	}
-	line("Job_Name", s.GetName())
-	line("Job_Owner", cmp.Or(job.GetUser(), tool.Itoa(job.GetUserId()))+"@"+s.GetSubmitHost())
+	line("Job_Name", jobSpec.GetName())
+	line("Job_Owner", cmp.Or(job.GetUser(), tool.Itoa(job.GetUserId()))+"@"+jobSpec.GetSubmitHost())
 	line("job_state", pbsState(job))
 	line("queue", job.GetPartition())
 	line("qtime", view.Time(job.GetSubmit()))
 	if start := render.Start(job); start != 0 {
 		line("stime", view.Time(start))
 	}
-	line("Account_Name", s.GetAccount())
+	line("Account_Name", jobSpec.GetAccount())
 	line("Priority", tool.Itoa(priorityOf(job)))
 	line("exec_host", job.GetNodes())
 	line("Resource_List.walltime", render.Limit(job.GetTimeLimit(), format.Duration))
@@ -162,7 +162,7 @@ func fullJob(b *strings.Builder, view *render.JobView, row render.JobRow) {
 	} else {
 		line("comment", render.Reason(job))
 	}
-	b.WriteString("\n")
+	text.WriteString("\n")
 }
 
 // listQueues is qstat -Q: a line for each partition, with the jobs in it by state.
@@ -185,8 +185,8 @@ func listQueues(call *tool.Call) error {
 		of[pbsState(job)]++
 		of["all"]++
 	}
-	var b strings.Builder
-	b.WriteString(
+	var text strings.Builder
+	text.WriteString(
 		"Queue              Tot  Ena  Str   Que   Run   Hld   Exi\n---------------- ----- ---- ---- ----- ----- ----- -----\n",
 	)
 	for _, partition := range parts.GetPartitions() {
@@ -202,7 +202,7 @@ func listQueues(call *tool.Call) error {
 			render.YesNo(state == spec.PartitionUp || state == spec.PartitionDrain),
 		)
 		fmt.Fprintf(
-			&b,
+			&text,
 			"%-16.16s %5d %4s %4s %5d %5d %5d %5d\n",
 			partition.GetName(),
 			of["all"],
@@ -214,5 +214,5 @@ func listQueues(call *tool.Call) error {
 			of["E"],
 		)
 	}
-	return call.WriteOut([]byte(b.String()))
+	return call.WriteOut([]byte(text.String()))
 }

@@ -162,8 +162,8 @@ func podJobsTree(jobs []*apiv1.PodJob) tree.Object {
 
 // releasePodJobs checks all named jobs before it releases the first.
 func releasePodJobs(call *tool.Call) error {
-	why := strings.TrimSpace(call.Opts.Text("why"))
-	if why == "" {
+	reason := strings.TrimSpace(call.Opts.Text("why"))
+	if reason == "" {
 		return &opt.UsageError{
 			Command: "muster pods",
 			Text:    "--why is missing: say how you know that the pods are gone",
@@ -183,7 +183,7 @@ func releasePodJobs(call *tool.Call) error {
 			Attempt: job.GetAttempt(),
 			Epoch:   job.GetEpoch(),
 			Pod:     job.GetPods().GetPods()[0].GetUid(),
-			Why:     why,
+			Why:     reason,
 		}
 		if err := call.RPC(tool.MethodPodsOver, request, &apiv1.PodsOverReply{}); err != nil {
 			return fmt.Errorf("job %d is not released: %w", job.GetJobId(), err)

@@ -64,61 +64,70 @@ or has ended.`,
 }
 
 func runScancel(call *tool.Call) error {
-	req := &apiv1.CancelRequest{
+	request := &apiv1.CancelRequest{
 		Filter: &apiv1.JobFilter{},
 		Batch:  call.Opts.On("batch"),
 		Full:   call.Opts.On("full"),
 		Cron:   call.Opts.On("cron"),
 	}
-	req.AdminComment = call.Opts.Text("admin-comment")
-	if req.GetAdminComment() != "" && call.Opts.On("signal") {
+	request.AdminComment = call.Opts.Text("admin-comment")
+	if request.GetAdminComment() != "" && call.Opts.On("signal") {
 		return call.Errorf("--admin-comment is for jobs that are ended, not for a --signal")
 	}
-	steps, err := cancelFilter(call, req.GetFilter())
+	steps, err := cancelFilter(call, request.GetFilter())
 	if err != nil {
 		return err
 	}
 	if call.Opts.On("signal") {
 		n, err := format.ParseSignal(call.Opts.Text("signal"))
 		if err != nil {
-			return call.Errorf("Unknown job signal: %s", call.Opts.Text("signal"))
+			return tool.Fail(1, "Unknown job signal: "+call.Opts.Text("signal"))
 		}
-		req.Signal = int32(n)
+		request.Signal = int32(n)
 	}
 	return call.EachCluster(func(call *tool.Call) error {
-		own := proto.CloneOf(req) // the choice of jobs is each cluster's
+		own := proto.CloneOf(request) // the choice of jobs is each cluster's
 		return cancelIn(call, own, steps)
 	})
 }
 
 // cancelIn cancels or signals in one cluster.
-func cancelIn(call *tool.Call, req *apiv1.CancelRequest, steps []string) error {
-	failed := endSteps(call, steps, req.GetSignal())
-	if len(steps) > 0 && len(req.GetFilter().GetJobs()) == 0 {
+func cancelIn(call *tool.Call, request *apiv1.CancelRequest, steps []string) error {
+	failed := endSteps(call, steps, request.GetSignal())
+	if len(steps) > 0 && len(request.GetFilter().GetJobs()) == 0 {
 		return failed
 	}
-	if err := cancelJobs(call, req); err != nil {
+	if err := cancelJobs(call, request); err != nil {
 		return err
 	}
 	return failed
 }
 
 // cancelJobs ends or signals what a filter names.
-func cancelJobs(call *tool.Call, req *apiv1.CancelRequest) error {
-	if err := chooseJobs(call, req); err != nil {
+func cancelJobs(call *tool.Call, request *apiv1.CancelRequest) error {
+	if err := chooseJobs(call, request); err != nil {
 		return err
 	}
-	if req.GetFilter() == nil {
+	if request.GetFilter() == nil {
 		return nil // nothing was chosen
 	}
 	if call.Opts.On("verbose") {
-		sayCancel(call, req)
+		sayCancel(call, request.GetSignal(), request.GetFilter().GetJobs())
 	}
-	var rep apiv1.JobResults
-	if err := call.RPC(tool.MethodCancel, req, &rep); err != nil {
+	var reply apiv1.JobResults
+	if err := call.RPC(tool.MethodCancel, request, &reply); err != nil {
 		return err
 	}
-	return cancelResults(call, req, &rep)
+	if len(reply.GetResults()) == 0 {
+		// A host may not know a user whose jobs there are.
+		if user := call.UnknownUser(request.GetFilter().GetUsers()); user != "" {
+			return call.Errorf("Invalid user name: %s", user)
+		}
+	}
+	if call.Opts.On("verbose") && len(request.GetFilter().GetJobs()) == 0 {
+		sayCancel(call, request.GetSignal(), resultJobs(&reply))
+	}
+	return cancelResults(call, request, &reply)
 }
 
 // endSteps ends or signals steps, each by itself.
@@ -141,7 +150,7 @@ func endSteps(call *tool.Call, steps []string, sig int32) error {
 		if refusal.Code == 0 || refusal.Code == spec.CodeUnreachable {
 			return err
 		}
-		code = int(refusal.Code) & 0xff
+		code = 1
 		if !call.Opts.On("quiet") {
 			fmt.Fprintf(
 				call.Stderr,
@@ -177,10 +186,10 @@ func cancelFilter(call *tool.Call, filter *apiv1.JobFilter) (steps []string, err
 	if err := cancelOptions(call, filter, len(steps) > 0); err != nil || len(steps) == 0 {
 		return steps, err
 	}
-	if o := call.Opts; !proto.Equal(filter, &apiv1.JobFilter{Jobs: filter.GetJobs()}) ||
-		o.On("interactive") ||
-		o.On("wckey") ||
-		o.On("batch") {
+	if values := call.Opts; !proto.Equal(filter, &apiv1.JobFilter{Jobs: filter.GetJobs()}) ||
+		values.On("interactive") ||
+		values.On("wckey") ||
+		values.On("batch") {
 		return nil, call.Errorf(
 			"%s: --interactive, --batch and the filters are for jobs: name a step without them",
 			steps[0],
@@ -214,7 +223,11 @@ func cancelOptions(call *tool.Call, filter *apiv1.JobFilter, named bool) error {
 	if o.On("state") {
 		states, completing, all, bad := render.ParseStates(o.Text("state"))
 		if bad != "" || all || slices.Contains(states, 0) || slices.ContainsFunc(states, func(s uint32) bool { return spec.JobState(s).Terminal() }) {
-			return call.Errorf("Invalid job state %s", cmp.Or(bad, o.Text("state")))
+			return tool.Fail(
+				1,
+				"Invalid job state specified: "+cmp.Or(bad, o.Text("state")),
+				"Valid job states are PENDING, RUNNING, and SUSPENDED",
+			)
 		}
 		if render.OnlyConfiguring(o.Text("state")) {
 			return call.Errorf("Invalid job state %s: jobs whose nodes boot are cancelled with RUNNING, or by their ids", o.Text("state"))
@@ -234,14 +247,16 @@ func chooseJobs(call *tool.Call, req *apiv1.CancelRequest) error {
 	if !ask && key == "" {
 		return nil
 	}
-	var rep apiv1.ListJobsReply
-	if err := fetch.Jobs(call, &apiv1.ListJobsRequest{Filter: req.GetFilter()}, &rep); err != nil {
+	var reply apiv1.ListJobsReply
+	if err := fetch.Jobs(
+		call, &apiv1.ListJobsRequest{Filter: req.GetFilter()}, &reply,
+	); err != nil {
 		return err
 	}
 	view := &render.JobView{Clock: render.NewClock(call.Env), Env: call.Env}
 	lines := bufio.NewScanner(call.Stdin)
 	var chosen []string
-	for _, job := range rep.GetJobs() {
+	for _, job := range reply.GetJobs() {
 		row := render.JobRow{JobInfo: job, Task: -1}
 		id := view.ID(row)
 		if row.IsArray() {
@@ -277,24 +292,32 @@ func chooseJobs(call *tool.Call, req *apiv1.CancelRequest) error {
 }
 
 func arrayRanges(job *apiv1.JobInfo) []format.Range {
-	var out []format.Range
-	for _, r := range job.GetArrayTasks() {
-		out = append(
-			out,
+	var ranges []format.Range
+	for _, taskRange := range job.GetArrayTasks() {
+		ranges = append(
+			ranges,
 			format.Range{
-				First: uint32(r.GetFirst()),
-				Last:  uint32(r.GetLast()),
-				Step:  uint32(max(r.GetStep(), 1)),
+				First: uint32(taskRange.GetFirst()),
+				Last:  uint32(taskRange.GetLast()),
+				Step:  uint32(max(taskRange.GetStep(), 1)),
 			},
 		)
+	}
+	return ranges
+}
+
+func resultJobs(reply *apiv1.JobResults) []string {
+	var out []string
+	for _, result := range reply.GetResults() {
+		out = append(out, result.GetJob())
 	}
 	return out
 }
 
-func sayCancel(call *tool.Call, req *apiv1.CancelRequest) {
-	for _, id := range req.GetFilter().GetJobs() {
-		if req.GetSignal() != 0 {
-			fmt.Fprintf(call.Stderr, "scancel: Signal %d to job %s\n", req.GetSignal(), id)
+func sayCancel(call *tool.Call, signal int32, jobs []string) {
+	for _, id := range jobs {
+		if signal != 0 {
+			fmt.Fprintf(call.Stderr, "scancel: Signal %d to job %s\n", signal, id)
 		} else {
 			fmt.Fprintf(call.Stderr, "scancel: Terminating job %s\n", id)
 		}
@@ -303,11 +326,11 @@ func sayCancel(call *tool.Call, req *apiv1.CancelRequest) {
 
 // cancelResults prints the errors: one line for each job as it was named. What
 // does not exist or has ended is said only with -v.
-func cancelResults(call *tool.Call, req *apiv1.CancelRequest, rep *apiv1.JobResults) error {
-	named := req.GetFilter().GetJobs()
+func cancelResults(call *tool.Call, request *apiv1.CancelRequest, reply *apiv1.JobResults) error {
+	named := request.GetFilter().GetJobs()
 	code := 0
 	said := map[string]bool{}
-	for _, result := range rep.GetResults() {
+	for _, result := range reply.GetResults() {
 		if result.GetError() == nil {
 			continue
 		}

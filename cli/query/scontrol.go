@@ -2,6 +2,7 @@ package query
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -130,11 +131,11 @@ func runScontrol(call *tool.Call) error {
 func scontrolCommand(call *tool.Call) error {
 	name := call.Command.FirstVerb(call.Operands[0], 3)
 	if name == "" {
-		if why, ok := laterVerbs()[strings.ToLower(call.Operands[0])]; ok {
+		if reason, ok := laterVerbs()[strings.ToLower(call.Operands[0])]; ok {
 			return call.Errorf(
 				"%s is not supported in this release: %s",
 				strings.ToLower(call.Operands[0]),
-				why,
+				reason,
 			)
 		}
 		return tool.Fail(1, "invalid keyword: "+call.Operands[0])
@@ -153,25 +154,25 @@ func runVerb(call *tool.Call, name string, args []string) error {
 	case "show":
 		return showEntity(call, args)
 	case "suspend":
-		return changeJobs(call, apiv1.ControlJobsRequest_SUSPEND, args, true)
+		return changeJobs(call, apiv1.ControlJobsRequest_SUSPEND, args)
 	case "resume":
-		return changeJobs(call, apiv1.ControlJobsRequest_RESUME, args, true)
+		return changeJobs(call, apiv1.ControlJobsRequest_RESUME, args)
 	case "create":
 		return createEntity(call, args)
 	case "delete":
 		return deleteEntity(call, args)
 	case "hold":
-		return changeJobs(call, apiv1.ControlJobsRequest_HOLD, args, true)
+		return changeJobs(call, apiv1.ControlJobsRequest_HOLD, args)
 	case "uhold":
-		return changeJobs(call, apiv1.ControlJobsRequest_USER_HOLD, args, true)
+		return changeJobs(call, apiv1.ControlJobsRequest_USER_HOLD, args)
 	case "release":
-		return changeJobs(call, apiv1.ControlJobsRequest_RELEASE, args, true)
+		return changeJobs(call, apiv1.ControlJobsRequest_RELEASE, args)
 	case "requeue":
 		return requeueJobs(call, apiv1.ControlJobsRequest_REQUEUE, args)
 	case "requeuehold":
 		return requeueJobs(call, apiv1.ControlJobsRequest_REQUEUE_HOLD, args)
 	case "top":
-		return changeJobs(call, apiv1.ControlJobsRequest_TOP, args, false)
+		return changeJobs(call, apiv1.ControlJobsRequest_TOP, args)
 	case "update":
 		return updateEntity(call, args)
 	case "power":
@@ -225,9 +226,9 @@ func runVerb(call *tool.Call, name string, args []string) error {
 // pickWord finds the word that begins with what was typed, at least three letters
 // of it; the first in the list wins.
 func pickWord(words []string, typed string) string {
-	for _, w := range words {
-		if w == typed || w == typed+"s" {
-			return w
+	for _, word := range words {
+		if word == typed || word == typed+"s" {
+			return word
 		}
 	}
 	for _, w := range words {
@@ -288,14 +289,14 @@ type pinged struct {
 
 // pingLeader asks the controller that leads, which knows how the others are.
 func pingLeader(call *tool.Call) error {
-	var rep apiv1.ControllersReply
+	var reply apiv1.ControllersReply
 	began := call.Now()
-	err := call.RPC(tool.MethodListControllers, &apiv1.ControllersRequest{}, &rep)
+	err := call.RPC(tool.MethodListControllers, &apiv1.ControllersRequest{}, &reply)
 	took := call.Now().Sub(began)
 	var list []pinged
-	for _, m := range rep.GetControllers() {
-		one := pinged{host: m.GetName(), up: m.GetError() == ""}
-		if m.GetRole() == "leader" {
+	for _, message := range reply.GetControllers() {
+		one := pinged{host: message.GetName(), up: message.GetError() == ""}
+		if message.GetRole() == "leader" {
 			one.role = "primary"
 			list = append([]pinged{one}, list...)
 		} else {
@@ -346,12 +347,14 @@ func pingLeader(call *tool.Call) error {
 }
 
 func runReconfigure(call *tool.Call) error {
-	var rep apiv1.ReconfigureReply
-	if err := call.RPC(tool.MethodReconfigure, &apiv1.ReconfigureRequest{}, &rep); err != nil {
-		r := tool.ExplainError(err)
-		return tool.Fail(1, append(r.Preamble("scontrol"), "slurm_reconfigure error: "+r.Text)...)
+	var reply apiv1.ReconfigureReply
+	if err := call.RPC(tool.MethodReconfigure, &apiv1.ReconfigureRequest{}, &reply); err != nil {
+		refusal := tool.ExplainError(err)
+		return tool.Fail(
+			1, append(refusal.Preamble("scontrol"), "slurm_reconfigure error: "+refusal.Text)...,
+		)
 	}
-	warnOfChange(call, rep.GetWarnings())
+	warnOfChange(call, reply.GetWarnings())
 	return nil
 }
 
@@ -383,14 +386,18 @@ func waitStart(call *tool.Call, args []string) error {
 	}
 	var last spec.JobState
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
-		var rep apiv1.ListJobsReply
-		if err := call.RPC(tool.MethodListJobs, &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{Jobs: args, AllStates: true}}, &rep); err != nil {
+		var reply apiv1.ListJobsReply
+		if err := call.RPC(
+			tool.MethodListJobs,
+			&apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{Jobs: args, AllStates: true}},
+			&reply,
+		); err != nil {
 			return fetch.JobsError(err)
 		}
-		if len(rep.GetJobs()) == 0 {
+		if len(reply.GetJobs()) == 0 {
 			return tool.Fail(1, "slurm_load_jobs error: "+spec.CodeInvalidJobID.String())
 		}
-		last = spec.JobState(rep.GetJobs()[0].GetState())
+		last = spec.JobState(reply.GetJobs()[0].GetState())
 		if last != spec.Pending || call.Ctx.Err() != nil {
 			break
 		}
@@ -404,19 +411,26 @@ func waitStart(call *tool.Call, args []string) error {
 
 // showLicenses counts what running jobs hold of each licence.
 func showLicenses(call *tool.Call, name string) error {
-	var cfg apiv1.GetConfigReply
+	var config apiv1.GetConfigReply
 	var jobs apiv1.ListJobsReply
 	var resv apiv1.ReservationsReply
-	if err := call.RPCAll(tool.Request{Method: tool.MethodGetConfig, Req: &apiv1.GetConfigRequest{}, Resp: &cfg}, tool.Request{Method: tool.MethodReservations, Req: &apiv1.ReservationsRequest{}, Resp: &resv},
+	if err := call.RPCAll(tool.Request{
+		Method: tool.MethodGetConfig, Req: &apiv1.GetConfigRequest{}, Resp: &config,
+	}, tool.Request{
+		Method: tool.MethodReservations, Req: &apiv1.ReservationsRequest{}, Resp: &resv,
+	},
 		tool.Request{Method: tool.MethodListJobs, Req: &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{States: []uint32{uint32(spec.Running), uint32(spec.Suspended)}}}, Resp: &jobs}); err != nil {
 		return err
 	}
-	total, ok := render.ParseGRES(render.ConfigValue(&cfg, "Licenses"), "")
-	if (render.ConfigValue(&cfg, "Licenses") == "" || !ok) && !render.WantsDocument(call) {
+	total, ok := render.ParseGRES(render.ConfigValue(&config, "Licenses"), "")
+	if (render.ConfigValue(&config, "Licenses") == "" || !ok) && !render.WantsDocument(call) {
 		return call.WriteOut([]byte("No licenses configured in Slurm.\n"))
 	}
-	var b []byte
+	var buffer []byte
 	list := tree.List{}
+	slices.SortFunc(total, func(a, b *apiv1.Count) int {
+		return strings.Compare(a.GetName(), b.GetName())
+	})
 	for _, l := range total {
 		if name != "" && l.GetName() != name {
 			continue
@@ -430,8 +444,8 @@ func showLicenses(call *tool.Call, name string) error {
 			}
 		}
 		reserved := reservedOf(resv.GetReservations(), l.GetName())
-		b = append(
-			b,
+		buffer = append(
+			buffer,
 			fmt.Sprintf(
 				"LicenseName=%s\n    Total=%d Used=%d Free=%d Reserved=%d Remote=no\n",
 				l.GetName(),
@@ -457,13 +471,15 @@ func showLicenses(call *tool.Call, name string) error {
 			call,
 			"openapi_licenses_resp",
 			tree.Member{Key: "licenses", Value: list},
-			tree.Member{Key: "last_update", Value: render.Instant(call.LastUpdate(cfg.GetNow()))},
+			tree.Member{
+				Key: "last_update", Value: render.Instant(call.LastUpdate(config.GetNow())),
+			},
 		)
 	}
 	if len(list) == 0 {
 		return tool.Fail(1, "License "+name+" not found")
 	}
-	return call.WriteOut(b)
+	return call.WriteOut(buffer)
 }
 
 // reservedOf is how many of a licence active reservations keep, with those that

@@ -52,8 +52,8 @@ func agentLines(call *tool.Call, clock render.Clock, node *apiv1.NodeInfo) (stri
 	if active == "" {
 		active = "NONE"
 	}
-	var b strings.Builder
-	line := func(key, value string) { fmt.Fprintf(&b, "%-24s = %s\n", key, value) }
+	var text strings.Builder
+	line := func(key, value string) { fmt.Fprintf(&text, "%-24s = %s\n", key, value) }
 	line("NodeName", node.GetName())
 	line("Active Steps", active)
 	if found := node.GetFound(); found != nil {
@@ -70,7 +70,7 @@ func agentLines(call *tool.Call, clock render.Clock, node *apiv1.NodeInfo) (stri
 	line("Hostname", node.GetHostname())
 	line("Last slurmctld msg time", clock.Time(node.GetLastSeen()))
 	line("Version", node.GetVersion())
-	return b.String(), nil
+	return text.String(), nil
 }
 
 // stepsOn are the steps that run on a node.

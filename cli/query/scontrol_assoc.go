@@ -75,8 +75,8 @@ func (l *bound) text() string {
 			parts[i] = tres.name + "=" + limit + "(" + tool.Itoa(tres.used) + ")"
 		}
 	case tresOnly:
-		for i, t := range l.list {
-			parts[i] = t.name + "=" + tool.Itoa(t.limit)
+		for i, tres := range l.list {
+			parts[i] = tres.name + "=" + tool.Itoa(tres.limit)
 		}
 	}
 	return l.key + "=" + strings.Join(parts, ",")
@@ -111,15 +111,18 @@ func (l *bound) documentMember() tree.Member {
 		}
 	}
 	list := tree.List{}
-	for _, t := range l.list {
+	for _, tres := range l.list {
 		list = append(
 			list,
 			used(
 				tree.Object{
-					{Key: "name", Value: t.name},
-					{Key: "limit", Value: render.Number(t.limit, t.limit >= 0, t.limit < 0)},
+					{Key: "name", Value: tres.name},
+					{
+						Key:   "limit",
+						Value: render.Number(tres.limit, tres.limit >= 0, tres.limit < 0),
+					},
 				},
-				t.used,
+				tres.used,
 			),
 		)
 	}
@@ -131,10 +134,10 @@ type boundLines [][]bound
 
 func (ls boundLines) text(indent string) []string {
 	var out []string
-	for _, l := range ls {
-		parts := make([]string, len(l))
-		for i := range l {
-			parts[i] = l[i].text()
+	for _, bounds := range ls {
+		parts := make([]string, len(bounds))
+		for i := range bounds {
+			parts[i] = bounds[i].text()
 		}
 		out = append(out, indent+strings.Join(parts, " "))
 	}
@@ -142,13 +145,13 @@ func (ls boundLines) text(indent string) []string {
 }
 
 func (ls boundLines) asObject() tree.Object {
-	out := tree.Object{}
+	object := tree.Object{}
 	for _, l := range ls {
 		for i := range l {
-			out = append(out, l[i].documentMember())
+			object = append(object, l[i].documentMember())
 		}
 	}
-	return out
+	return object
 }
 
 // showAssocMgr is scontrol show assoc_mgr [users=] [accounts=] [qos=] [flags=].
@@ -157,11 +160,14 @@ func showAssocMgr(call *tool.Call, args []string) error {
 	if err := mgr.readOptions(args); err != nil {
 		return err
 	}
-	var cfg apiv1.GetConfigReply
-	if err := call.RPCAll(tool.Request{Method: tool.MethodLimitUsage, Req: &apiv1.LimitUsageRequest{}, Resp: mgr.rep}, tool.Request{Method: tool.MethodGetConfig, Req: &apiv1.GetConfigRequest{}, Resp: &cfg}); err != nil {
+	var config apiv1.GetConfigReply
+	if err := call.RPCAll(
+		tool.Request{Method: tool.MethodLimitUsage, Req: &apiv1.LimitUsageRequest{}, Resp: mgr.rep},
+		tool.Request{Method: tool.MethodGetConfig, Req: &apiv1.GetConfigRequest{}, Resp: &config},
+	); err != nil {
 		return err
 	}
-	mgr.show = render.PolicyView{Policy: mgr.rep.GetPolicy(), Config: &cfg}
+	mgr.show = render.PolicyView{Policy: mgr.rep.GetPolicy(), Config: &config}
 	for _, row := range mgr.show.TRESRows() {
 		name := row.TRES[0]
 		if row.TRES[1] != "" {
@@ -173,7 +179,7 @@ func showAssocMgr(call *tool.Call, args []string) error {
 	if render.WantsDocument(call) {
 		return mgr.makeDocument()
 	}
-	b := []byte("Current Association Manager state\n")
+	buffer := []byte("Current Association Manager state\n")
 	for _, s := range []struct {
 		flag, title string
 		records     [][]string
@@ -181,15 +187,15 @@ func showAssocMgr(call *tool.Call, args []string) error {
 		if !mgr.wantsSection(s.flag) {
 			continue
 		}
-		b = append(b, "\n"+s.title+"\n\n"...)
+		buffer = append(buffer, "\n"+s.title+"\n\n"...)
 		if len(s.records) == 0 {
-			b = append(b, "None\n"...)
+			buffer = append(buffer, "None\n"...)
 		}
 		for _, lines := range s.records {
-			b = append(b, mgr.writeRecord(lines)...)
+			buffer = append(buffer, mgr.writeRecord(lines)...)
 		}
 	}
-	return call.WriteOut(b)
+	return call.WriteOut(buffer)
 }
 
 // readOptions reads the words behind assoc_mgr; names of options may be shortened.
@@ -255,14 +261,14 @@ func isAsked(list []string, name string) bool {
 func (m *assocMgr) indexPolicy() {
 	m.shares, m.usage = map[uint32]*apiv1.Share{}, map[counterOf]*apiv1.LimitUsage{}
 	m.people = map[string]*apiv1.AccountingUser{}
-	for _, s := range m.rep.GetShares().GetShares() {
-		m.shares[s.GetAssoc()] = s
+	for _, share := range m.rep.GetShares().GetShares() {
+		m.shares[share.GetAssoc()] = share
 	}
-	for _, u := range m.rep.GetUsage() {
-		m.usage[counterOf{u.GetKind(), u.GetQos(), u.GetSubject()}] = u
+	for _, usage := range m.rep.GetUsage() {
+		m.usage[counterOf{usage.GetKind(), usage.GetQos(), usage.GetSubject()}] = usage
 	}
-	for _, u := range m.rep.GetPolicy().GetUsers() {
-		m.people[u.GetName()] = u
+	for _, user := range m.rep.GetPolicy().GetUsers() {
+		m.people[user.GetName()] = user
 	}
 }
 
@@ -337,50 +343,51 @@ func inMinutes(ns int64) *apiv1.OptionalInt {
 }
 
 // wallUsed is GrpWall, in minutes.
-func wallUsed(limit int64, u *apiv1.LimitUsage) bound {
+func wallUsed(limit int64, usage *apiv1.LimitUsage) bound {
 	return bound{
 		key:   "GrpWall",
 		limit: inMinutes(limit),
-		used:  strconv.FormatFloat(u.GetWall()/60, 'f', 2, 64),
+		used:  strconv.FormatFloat(usage.GetWall()/60, 'f', 2, 64),
 	}
 }
 
 // userRecords are the users that are asked for, by name.
 func (m *assocMgr) userRecords() []*apiv1.AccountingUser {
-	var out []*apiv1.AccountingUser
-	for _, u := range m.rep.GetPolicy().GetUsers() {
-		if isAsked(m.users, u.GetName()) {
-			out = append(out, u)
+	var users []*apiv1.AccountingUser
+	for _, user := range m.rep.GetPolicy().GetUsers() {
+		if isAsked(m.users, user.GetName()) {
+			users = append(users, user)
 		}
 	}
 	slices.SortFunc(
-		out,
+		users,
 		func(a, b *apiv1.AccountingUser) int { return strings.Compare(a.GetName(), b.GetName()) },
 	)
-	return out
+	return users
 }
 
 func (m *assocMgr) userTexts() [][]string {
 	var out [][]string
-	for _, u := range m.userRecords() {
-		out = append(out, []string{"UserName=" + u.GetName() + "(" + m.uidOf(u.GetName()) +
-			") DefAccount=" + u.GetDefaultAccount() +
-			" DefWckey=" + u.GetDefaultWckey() + " AdminLevel=" +
-			cmp.Or(u.GetAdminLevel(), "None")})
+	for _, user := range m.userRecords() {
+		out = append(out, []string{"UserName=" + user.GetName() + "(" + m.uidOf(user.GetName()) +
+			") DefAccount=" + user.GetDefaultAccount() +
+			" DefWckey=" + user.GetDefaultWckey() + " AdminLevel=" +
+			cmp.Or(user.GetAdminLevel(), "None")})
 	}
 	return out
 }
 
 // assocRecords are the associations that are asked for, as the tree has them.
 func (m *assocMgr) assocRecords() []*apiv1.Association {
-	var out []*apiv1.Association
-	for _, s := range m.rep.GetShares().GetShares() {
-		if a := m.show.ByID(s.GetAssoc()); a != nil && isAsked(m.users, a.GetUser()) &&
-			isAsked(m.accounts, a.GetAccount()) {
-			out = append(out, a)
+	var associations []*apiv1.Association
+	for _, share := range m.rep.GetShares().GetShares() {
+		if association := m.show.ByID(share.GetAssoc()); association != nil &&
+			isAsked(m.users, association.GetUser()) &&
+			isAsked(m.accounts, association.GetAccount()) {
+			associations = append(associations, association)
 		}
 	}
-	return out
+	return associations
 }
 
 // assocLimits are the limits of an association. Those of one job, and of the
@@ -426,9 +433,9 @@ func (m *assocMgr) assocLimits(assoc *apiv1.Association) boundLines {
 
 // isDefault tells whether an association is the one of its user's jobs that
 // name no account.
-func (m *assocMgr) isDefault(a *apiv1.Association) bool {
-	return a.GetUser() != "" && a.GetPartition() == "" &&
-		m.people[a.GetUser()].GetDefaultAccount() == a.GetAccount()
+func (m *assocMgr) isDefault(association *apiv1.Association) bool {
+	return association.GetUser() != "" && association.GetPartition() == "" &&
+		m.people[association.GetUser()].GetDefaultAccount() == association.GetAccount()
 }
 
 func (m *assocMgr) assocTexts() [][]string {
@@ -474,14 +481,14 @@ func (m *assocMgr) assocTexts() [][]string {
 
 // qosRecords are the QOS that are asked for, by number.
 func (m *assocMgr) qosRecords() []*apiv1.Qos {
-	var out []*apiv1.Qos
+	var qos []*apiv1.Qos
 	for _, q := range m.rep.GetPolicy().GetQos() {
 		if isAsked(m.qos, q.GetName()) {
-			out = append(out, q)
+			qos = append(qos, q)
 		}
 	}
-	slices.SortFunc(out, func(a, b *apiv1.Qos) int { return int(a.GetId()) - int(b.GetId()) })
-	return out
+	slices.SortFunc(qos, func(a, b *apiv1.Qos) int { return int(a.GetId()) - int(b.GetId()) })
+	return qos
 }
 
 func (m *assocMgr) qosLimits(qos *apiv1.Qos) boundLines {
@@ -522,24 +529,27 @@ func (m *assocMgr) perAccount(qos *apiv1.Qos) []heldIn {
 	return m.holdersWithin(
 		qos,
 		apiv1.LimitUsage_QOS_ACCOUNT,
-		func(u *apiv1.LimitUsage) (string, bool) {
-			a := m.show.ByID(u.GetSubject())
-			return a.GetAccount(), a != nil && isAsked(m.accounts, a.GetAccount())
+		func(usage *apiv1.LimitUsage) (string, bool) {
+			association := m.show.ByID(usage.GetSubject())
+			return association.GetAccount(), association != nil &&
+				isAsked(m.accounts, association.GetAccount())
 		},
-		func(u *apiv1.LimitUsage) boundLines {
-			out := boundLines{
+		func(usage *apiv1.LimitUsage) boundLines {
+			lines := boundLines{
 				{
-					countedBound("MaxJobsPA", qos.GetMaxJobsPerAccount(), u.GetRunning()),
-					countedBound("MaxJobsAccruePA", qos.GetMaxAccruePerAccount(), u.GetAccruing()),
+					countedBound("MaxJobsPA", qos.GetMaxJobsPerAccount(), usage.GetRunning()),
+					countedBound(
+						"MaxJobsAccruePA", qos.GetMaxAccruePerAccount(), usage.GetAccruing(),
+					),
 					countedBound(
 						"MaxSubmitJobsPA",
 						qos.GetMaxSubmitPerAccount(),
-						u.GetSubmitted(),
+						usage.GetSubmitted(),
 					),
 				},
-				{m.limitWithUse("MaxTRESPA", qos.GetMaxTresPerAccount(), u.GetTres())},
+				{m.limitWithUse("MaxTRESPA", qos.GetMaxTresPerAccount(), usage.GetTres())},
 			}
-			return m.runMinutes(out, "MaxTRESRunMinsPA", qos.GetMaxRunMinsAccount(), u)
+			return m.runMinutes(lines, "MaxTRESRunMinsPA", qos.GetMaxRunMinsAccount(), usage)
 		},
 	)
 }
@@ -553,23 +563,23 @@ func (m *assocMgr) perUser(qos *apiv1.Qos) []heldIn {
 	return m.holdersWithin(
 		qos,
 		apiv1.LimitUsage_QOS_USER,
-		func(u *apiv1.LimitUsage) (string, bool) {
-			return tool.Itoa(u.GetSubject()), isAsked(ids, tool.Itoa(u.GetSubject()))
+		func(usage *apiv1.LimitUsage) (string, bool) {
+			return tool.Itoa(usage.GetSubject()), isAsked(ids, tool.Itoa(usage.GetSubject()))
 		},
-		func(u *apiv1.LimitUsage) boundLines {
-			out := boundLines{
+		func(usage *apiv1.LimitUsage) boundLines {
+			lines := boundLines{
 				{
-					countedBound("MaxJobsPU", qos.GetMaxJobsPerUser(), u.GetRunning()),
-					countedBound("MaxJobsAccruePU", qos.GetMaxAccruePerUser(), u.GetAccruing()),
+					countedBound("MaxJobsPU", qos.GetMaxJobsPerUser(), usage.GetRunning()),
+					countedBound("MaxJobsAccruePU", qos.GetMaxAccruePerUser(), usage.GetAccruing()),
 					countedBound(
 						"MaxSubmitJobsPU",
 						qos.GetMaxSubmitPerUser(),
-						u.GetSubmitted(),
+						usage.GetSubmitted(),
 					),
 				},
-				{m.limitWithUse("MaxTRESPU", qos.GetMaxTresPerUser(), u.GetTres())},
+				{m.limitWithUse("MaxTRESPU", qos.GetMaxTresPerUser(), usage.GetTres())},
 			}
-			return m.runMinutes(out, "MaxTRESRunMinsPU", qos.GetMaxRunMinsUser(), u)
+			return m.runMinutes(lines, "MaxTRESRunMinsPU", qos.GetMaxRunMinsUser(), usage)
 		},
 	)
 }
@@ -594,20 +604,22 @@ func (m *assocMgr) holdersWithin(
 	name func(*apiv1.LimitUsage) (string, bool),
 	limits func(*apiv1.LimitUsage) boundLines,
 ) []heldIn {
-	var out []heldIn
+	var heldIns []heldIn
 	for _, usage := range m.rep.GetUsage() {
 		if usage.GetKind() != kind || usage.GetQos() != qos.GetId() {
 			continue
 		}
 		if text, ok := name(usage); ok {
-			out = append(out, heldIn{text, usage.GetSubject(), limits(usage)})
+			heldIns = append(heldIns, heldIn{text, usage.GetSubject(), limits(usage)})
 		}
 	}
-	slices.SortFunc(out, func(a, b heldIn) int { return int(a.id) - int(b.id) })
-	return out
+	slices.SortFunc(heldIns, func(a, b heldIn) int { return int(a.id) - int(b.id) })
+	return heldIns
 }
 
-func preemptMode(q *apiv1.Qos) string { return cmp.Or(strings.ToUpper(q.GetPreemptMode()), "OFF") }
+func preemptMode(qos *apiv1.Qos) string {
+	return cmp.Or(strings.ToUpper(qos.GetPreemptMode()), "OFF")
+}
 
 func (m *assocMgr) qosTexts() [][]string {
 	var out [][]string
@@ -646,19 +658,22 @@ func (m *assocMgr) makeDocument() error {
 	users := tree.List{}
 	assocs := tree.List{}
 	qos := tree.List{}
-	for _, u := range m.userRecords() {
+	for _, user := range m.userRecords() {
 		users = append(
 			users,
 			tree.Object{
-				{Key: "name", Value: u.GetName()},
+				{Key: "name", Value: user.GetName()},
 				{
 					Key: "default",
 					Value: tree.Object{
-						{Key: "account", Value: u.GetDefaultAccount()},
-						{Key: "wckey", Value: u.GetDefaultWckey()},
+						{Key: "account", Value: user.GetDefaultAccount()},
+						{Key: "wckey", Value: user.GetDefaultWckey()},
 					},
 				},
-				{Key: "administrator_level", Value: tree.List{cmp.Or(u.GetAdminLevel(), "None")}},
+				{
+					Key:   "administrator_level",
+					Value: tree.List{cmp.Or(user.GetAdminLevel(), "None")},
+				},
 			},
 		)
 	}
@@ -739,9 +754,13 @@ func (m *assocMgr) makeDocument() error {
 		)
 	}
 	var members []tree.Member
-	for _, s := range []tree.Member{{Key: "users", Value: users}, {Key: "associations", Value: assocs}, {Key: "qos", Value: qos}} {
-		if m.wantsSection(s.Key) {
-			members = append(members, s)
+	for _, member := range []tree.Member{
+		{Key: "users", Value: users},
+		{Key: "associations", Value: assocs},
+		{Key: "qos", Value: qos},
+	} {
+		if m.wantsSection(member.Key) {
+			members = append(members, member)
 		}
 	}
 	return render.Print(m.c, members...)

@@ -17,19 +17,60 @@ import (
 	"github.com/musterhpc/muster/spec/hostlist"
 )
 
-// changeJobs is hold, release and their kin. suspends tells the verbs whose
-// errors Slurm ends with a line of slurm_suspend.
-func changeJobs(
-	call *tool.Call,
-	verb apiv1.ControlJobsRequest_Verb,
-	args []string,
-	suspends bool,
-) error {
-	jobs, err := jobArgs(args)
+// changeJobs is hold, release and their kin.
+func changeJobs(call *tool.Call, verb apiv1.ControlJobsRequest_Verb, args []string) error {
+	if len(args) == 0 {
+		return tool.Fail(1, "too few arguments for keyword:"+call.Operands[0])
+	}
+	var rest []string
+	for _, arg := range args {
+		key, name, given := strings.Cut(arg, "=")
+		if !given || !isJobName(key) {
+			rest = append(rest, arg)
+			continue
+		}
+		named, err := jobsNamed(call, &apiv1.JobFilter{Names: []string{name}}, name)
+		if err != nil {
+			return err
+		}
+		rest = append(rest, named...)
+	}
+	jobs, err := jobArgs(rest)
 	if err != nil {
 		return err
 	}
-	return controlJobs(call, &apiv1.ControlJobsRequest{Verb: verb, Jobs: jobs}, suspends)
+	return controlJobs(call, &apiv1.ControlJobsRequest{Verb: verb, Jobs: jobs})
+}
+
+// isJobName tells whether a key names jobs by their name.
+func isJobName(key string) bool {
+	key = strings.ToLower(key)
+	return key == "name" || key == "jobname"
+}
+
+// jobsNamed finds the jobs of a name. Without a user in the filter they are those of the caller,
+// or of everybody for root.
+func jobsNamed(call *tool.Call, filter *apiv1.JobFilter, name string) ([]string, error) {
+	if len(filter.GetUsers()) == 0 && call.UID != 0 {
+		filter.Users = []string{tool.Itoa(call.UID)}
+	}
+	var found apiv1.ListJobsReply
+	if err := fetch.Jobs(call, &apiv1.ListJobsRequest{Filter: filter}, &found); err != nil {
+		return nil, fetch.JobsError(err)
+	}
+	view := &render.JobView{Clock: render.NewClock(call.Env), Env: call.Env}
+	var ids []string
+	for _, job := range found.GetJobs() {
+		ids = append(ids, view.ID(render.JobRow{JobInfo: job, Task: -1}))
+	}
+	if len(ids) == 0 {
+		whose := "there is no job"
+		if users := filter.GetUsers(); len(users) > 0 {
+			whose = "user " + users[0] + " has no job"
+		}
+		return nil, tool.Fail(1, "scontrol: error: "+whose+" with the name "+name)
+	}
+	return ids, nil
 }
 
 func isSpecialExit(state string) bool {
@@ -39,15 +80,15 @@ func isSpecialExit(state string) bool {
 // requeueJobs queues jobs again. Options stand before the ids: incomplete leaves jobs
 // alone that have ended well, state=specialexit holds them in that state.
 func requeueJobs(call *tool.Call, verb apiv1.ControlJobsRequest_Verb, args []string) error {
-	req := &apiv1.ControlJobsRequest{Verb: verb}
+	request := &apiv1.ControlJobsRequest{Verb: verb}
 	var rest []string
 	for _, word := range args {
 		key, value, _ := strings.Cut(strings.ToLower(word), "=")
 		switch {
 		case len(word) >= 3 && strings.HasPrefix("incomplete", strings.ToLower(word)):
-			req.Incomplete = true
+			request.Incomplete = true
 		case key == "state" && isSpecialExit(value) && verb == apiv1.ControlJobsRequest_REQUEUE_HOLD:
-			req.SpecialExit = true
+			request.SpecialExit = true
 		case key == "state":
 			return tool.Fail(1, "invalid state specified: "+word+
 				" (requeuehold takes State=SpecialExit)")
@@ -59,24 +100,24 @@ func requeueJobs(call *tool.Call, verb apiv1.ControlJobsRequest_Verb, args []str
 	if err != nil {
 		return err
 	}
-	req.Jobs = jobs
+	request.Jobs = jobs
 	if own := call.Getenv("SLURM_JOB_ID"); own != "" && slices.Contains(jobs, own) {
 		// The job that is requeued is this one: its processes get SIGTERM, and a script
 		// that checks the exit code must learn that the request was accepted.
 		signal.Ignore(syscall.SIGTERM)
 	}
-	return controlJobs(call, req, false)
+	return controlJobs(call, request)
 }
 
 // jobArgs reads ids: 12 13,14 jobid=15.
 func jobArgs(args []string) ([]string, error) {
 	var jobs []string
 	for _, a := range args {
-		if key, val, ok := strings.Cut(a, "="); ok {
+		if key, value, ok := strings.Cut(a, "="); ok {
 			if k := strings.ToLower(key); k != "jobid" && k != "job" {
 				return nil, tool.Fail(1, "invalid argument: "+a+" (expected job ids)")
 			}
-			a = val
+			a = value
 		}
 		for _, id := range tool.SplitJobs(a) {
 			if !tool.ValidTarget(id) {
@@ -91,11 +132,24 @@ func jobArgs(args []string) ([]string, error) {
 	return jobs, nil
 }
 
-func controlJobs(call *tool.Call, req *apiv1.ControlJobsRequest, suspends bool) error {
-	var rep apiv1.JobResults
-	if err := call.RPC(tool.MethodControlJobs, req, &rep); err != nil {
-		r := tool.ExplainError(err)
-		return tool.Fail(1, append(r.Preamble("scontrol"), r.Text)...)
+// endsWithSuspendError tells the verbs whose errors Slurm ends with a line of slurm_suspend: these
+// are hold and release, and not suspend and resume.
+func endsWithSuspendError(verb apiv1.ControlJobsRequest_Verb) bool {
+	switch verb {
+	case apiv1.ControlJobsRequest_HOLD,
+		apiv1.ControlJobsRequest_USER_HOLD,
+		apiv1.ControlJobsRequest_RELEASE:
+		return true
+	}
+	return false
+}
+
+// controlJobs makes a change of jobs, and says of each job that refuses it why.
+func controlJobs(call *tool.Call, request *apiv1.ControlJobsRequest) error {
+	var reply apiv1.JobResults
+	if err := call.RPC(tool.MethodControlJobs, request, &reply); err != nil {
+		refusal := tool.ExplainError(err)
+		return tool.Fail(1, append(refusal.Preamble("scontrol"), refusal.Text)...)
 	}
 	var lines []string
 	add := func(line string) {
@@ -103,7 +157,7 @@ func controlJobs(call *tool.Call, req *apiv1.ControlJobsRequest, suspends bool) 
 			lines = append(lines, line)
 		}
 	}
-	for _, result := range rep.GetResults() {
+	for _, result := range reply.GetResults() {
 		for line := range strings.Lines(result.GetMessage()) {
 			fmt.Fprintf(call.Stderr, "scontrol: %s\n", strings.TrimRight(line, "\n"))
 		}
@@ -117,7 +171,7 @@ func controlJobs(call *tool.Call, req *apiv1.ControlJobsRequest, suspends bool) 
 			}
 		}
 		add(e.GetText() + " for job " + result.GetJob())
-		if suspends {
+		if endsWithSuspendError(request.GetVerb()) {
 			add("slurm_suspend error: " + e.GetText())
 		}
 	}
@@ -133,7 +187,7 @@ type setting struct{ key, value string }
 // readSettings reads KEY=VALUE, and KEY VALUE as scontrol also takes it: words
 // without = alternate, a key and its value. KEY+=VALUE and KEY-=VALUE keep their sign.
 func readSettings(args []string) ([]setting, error) {
-	var out []setting
+	var settings []setting
 	for i := 0; i < len(args); i++ {
 		key, value, ok := strings.Cut(args[i], "=")
 		if !ok && strings.EqualFold(key, "resetaccruetime") {
@@ -149,9 +203,9 @@ func readSettings(args []string) ([]setting, error) {
 		if len(value) >= 2 && value[0] == '"' && value[len(value)-1] == '"' {
 			value = value[1 : len(value)-1]
 		}
-		out = append(out, setting{key, value})
+		settings = append(settings, setting{key, value})
 	}
-	return out, nil
+	return settings, nil
 }
 
 // updateEntities are the keys that name what update changes; each can be
@@ -241,17 +295,9 @@ func updateJobsNamed(call *tool.Call, name string, rest []setting) error {
 		}
 	}
 	filter := &apiv1.JobFilter{Names: []string{name}, Users: []string{user}}
-	var found apiv1.ListJobsReply
-	if err := fetch.Jobs(call, &apiv1.ListJobsRequest{Filter: filter}, &found); err != nil {
-		return fetch.JobsError(err)
-	}
-	if len(found.GetJobs()) == 0 {
-		return tool.Fail(1, "scontrol: error: user "+user+" has no job with the name "+name)
-	}
-	view := &render.JobView{Clock: render.NewClock(call.Env), Env: call.Env}
-	var ids []string
-	for _, job := range found.GetJobs() {
-		ids = append(ids, view.ID(render.JobRow{JobInfo: job, Task: -1}))
+	ids, err := jobsNamed(call, filter, name)
+	if err != nil {
+		return err
 	}
 	return updateJob(call, strings.Join(ids, ","), rest)
 }
@@ -283,7 +329,7 @@ func updateJob(call *tool.Call, jobs string, rest []setting) error {
 		}
 		changes[key] = value
 	}
-	if err := controlJobs(call, &apiv1.ControlJobsRequest{Verb: apiv1.ControlJobsRequest_UPDATE, Jobs: list, Changes: changes}, false); err != nil {
+	if err := controlJobs(call, &apiv1.ControlJobsRequest{Verb: apiv1.ControlJobsRequest_UPDATE, Jobs: list, Changes: changes}); err != nil {
 		return err
 	}
 	if slices.ContainsFunc(rest, func(s setting) bool { return isResize(s.key) }) {
@@ -302,8 +348,45 @@ func nodeSettings() []string {
 		"activefeatures",
 		"comment",
 		"extra",
+		"gres",
 		"resumeafter",
 	}
+}
+
+// nodeStates are the states that update sets.
+func nodeStates() []string {
+	return []string{
+		"down",
+		"drain",
+		"fail",
+		"resume",
+		"undrain",
+		"idle",
+		"fenced",
+		"power_down",
+		"power_down_asap",
+		"power_down_force",
+		"power_up",
+		"cancel_reboot",
+	}
+}
+
+// readNodeState reads a state, or three letters or more that it begins with.
+func readNodeState(typed string) (string, error) {
+	word := strings.ToLower(typed)
+	if strings.HasPrefix(word, "reboot") {
+		return word, nil // it has an answer of its own
+	}
+	if state := pickWord(nodeStates(), word); state != "" {
+		return state, nil
+	}
+	return "", tool.Fail(
+		1,
+		"Invalid input: state="+typed,
+		"Request aborted",
+		"Valid states are: "+strings.ToUpper(strings.Join(nodeStates(), " ")),
+		"Not all states are valid given a node's prior state",
+	)
 }
 
 func updateNodes(call *tool.Call, names string, rest []setting) error {
@@ -314,13 +397,17 @@ func updateNodes(call *tool.Call, names string, rest []setting) error {
 			return tool.Fail(1, "slurm_update error: Invalid node name specified")
 		}
 	}
-	req := &apiv1.UpdateNodeRequest{Nodes: names}
+	request := &apiv1.UpdateNodeRequest{Nodes: names}
 	for _, s := range rest {
 		switch key := pickWord(append(nodeSettings(), "state"), strings.ToLower(s.key)); key {
 		case "state":
-			req.State = strings.ToLower(s.value)
+			state, err := readNodeState(s.value)
+			if err != nil {
+				return err
+			}
+			request.State = state
 		case "reason":
-			req.Reason = s.value
+			request.Reason = s.value
 		case "":
 			if near := spec.Nearest(s.key, append(nodeSettings(), "state")); near != "" {
 				return call.Errorf("%s", (&spec.Unknown{
@@ -336,34 +423,39 @@ func updateNodes(call *tool.Call, names string, rest []setting) error {
 				strings.Join(nodeSettings(), ", "),
 			)
 		default:
-			req.Set = append(req.Set, &apiv1.ConfigEntry{Key: key, Value: s.value})
+			request.Set = append(request.Set, &apiv1.ConfigEntry{Key: key, Value: s.value})
 		}
 	}
 	switch {
-	case req.GetState() == "" && req.GetReason() != "":
-		req.Set = append(req.Set, &apiv1.ConfigEntry{Key: "reason", Value: req.GetReason()})
-		req.Reason = ""
-	case req.GetState() == "" && len(req.Set) == 0:
+	case request.GetState() == "" && request.GetReason() != "":
+		request.Set = append(
+			request.Set, &apiv1.ConfigEntry{Key: "reason", Value: request.GetReason()},
+		)
+		request.Reason = ""
+	case request.GetState() == "" && len(request.Set) == 0:
 		return tool.Fail(1, "No changes specified")
-	case slices.Contains([]string{"drain", "down", "fail"}, req.GetState()) && req.GetReason() == "":
+	case slices.Contains([]string{"drain", "down", "fail"}, request.GetState()) &&
+		request.GetReason() == "":
 		return tool.Fail(
 			1,
 			"You must specify a reason when DOWNING or DRAINING a node. Request denied",
 		)
-	case strings.HasPrefix(req.GetState(), "reboot"):
-		return call.Errorf("state=%s is not set with update: use scontrol reboot", req.GetState())
+	case strings.HasPrefix(request.GetState(), "reboot"):
+		return call.Errorf(
+			"state=%s is not set with update: use scontrol reboot", request.GetState(),
+		)
 	}
-	return sendNodes(call, req)
+	return sendNodes(call, request)
 }
 
 // updatePartition sends the keys as they were typed: the controller reads them
 // as it reads slurm.conf.
 func updatePartition(call *tool.Call, name string, rest []setting) error {
-	req := &apiv1.PartitionChange{Name: name}
+	request := &apiv1.PartitionChange{Name: name}
 	for _, s := range rest {
-		req.Set = append(req.Set, &apiv1.ConfigEntry{Key: s.key, Value: s.value})
+		request.Set = append(request.Set, &apiv1.ConfigEntry{Key: s.key, Value: s.value})
 	}
-	return changePartition(call, req)
+	return changePartition(call, request)
 }
 
 // createPartition reads the settings of a new partition, one of which names it.
@@ -373,33 +465,33 @@ func createPartition(call *tool.Call, args []string) error {
 		return err
 	}
 	_, name, rest := entityOf(list)
-	req := &apiv1.PartitionChange{Name: name, Create: true}
+	request := &apiv1.PartitionChange{Name: name, Create: true}
 	for _, s := range rest {
-		req.Set = append(req.Set, &apiv1.ConfigEntry{Key: s.key, Value: s.value})
+		request.Set = append(request.Set, &apiv1.ConfigEntry{Key: s.key, Value: s.value})
 	}
-	return changePartition(call, req)
+	return changePartition(call, request)
 }
 
-func changePartition(call *tool.Call, req *apiv1.PartitionChange) error {
-	if len(req.GetSet()) == 0 && !req.GetCreate() && !req.GetDelete() {
+func changePartition(call *tool.Call, request *apiv1.PartitionChange) error {
+	if len(request.GetSet()) == 0 && !request.GetCreate() && !request.GetDelete() {
 		return tool.Fail(1, "No changes specified")
 	}
-	var rep apiv1.PartitionChangeReply
-	if err := call.RPC(tool.MethodChangePartition, req, &rep); err != nil {
+	var reply apiv1.PartitionChangeReply
+	if err := call.RPC(tool.MethodChangePartition, request, &reply); err != nil {
 		return nodeStateLine(err)
 	}
-	warnOfChange(call, rep.GetWarnings())
+	warnOfChange(call, reply.GetWarnings())
 	return nil
 }
 
-func sendNodes(call *tool.Call, req *apiv1.UpdateNodeRequest) error {
-	var rep apiv1.UpdateNodeReply
-	if err := call.RPC(tool.MethodUpdateNode, req, &rep); err != nil {
+func sendNodes(call *tool.Call, request *apiv1.UpdateNodeRequest) error {
+	var reply apiv1.UpdateNodeReply
+	if err := call.RPC(tool.MethodUpdateNode, request, &reply); err != nil {
 		return nodeStateLine(err)
 	}
-	if len(rep.GetUnknown()) > 0 {
+	if len(reply.GetUnknown()) > 0 {
 		return tool.Fail(1, "slurm_update error: "+spec.CodeInvalidNodeName.String()+" ("+
-			strings.Join(rep.GetUnknown(), ",")+")")
+			strings.Join(reply.GetUnknown(), ",")+")")
 	}
 	return nil
 }

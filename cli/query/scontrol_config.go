@@ -108,54 +108,56 @@ func configKeys() []configKey {
 // mainEntries leaves out the keys of records, which show node and show
 // partition print.
 func mainEntries(all []*apiv1.ConfigEntry) []*apiv1.ConfigEntry {
-	var out []*apiv1.ConfigEntry
-	for _, e := range all {
-		if e.GetRecord() == "" {
-			out = append(out, e)
+	var entries []*apiv1.ConfigEntry
+	for _, entry := range all {
+		if entry.GetRecord() == "" {
+			entries = append(entries, entry)
 		}
 	}
-	return out
+	return entries
 }
 
 // showConfig is scontrol show config: every key that was configured, and those
 // that hold without, in Slurm's order.
 func showConfig(call *tool.Call) error {
-	var rep apiv1.GetConfigReply
-	if err := call.RPC(tool.MethodGetConfig, &apiv1.GetConfigRequest{}, &rep); err != nil {
-		r := tool.ExplainError(err)
-		return tool.Fail(1, append(r.Preamble("scontrol"), "slurm_load_ctl_conf error: "+r.Text)...)
+	var reply apiv1.GetConfigReply
+	if err := call.RPC(tool.MethodGetConfig, &apiv1.GetConfigRequest{}, &reply); err != nil {
+		refusal := tool.ExplainError(err)
+		return tool.Fail(
+			1, append(refusal.Preamble("scontrol"), "slurm_load_ctl_conf error: "+refusal.Text)...,
+		)
 	}
-	k := render.NewClock(call.Env)
-	k.Now = rep.GetNow()
+	clock := render.NewClock(call.Env)
+	clock.Now = reply.GetNow()
 	if render.WantsDocument(call) {
-		return configDocument(call, &rep, k)
+		return configDocument(call, &reply, clock)
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "Configuration data as of %s\n", k.Time(rep.GetNow()))
-	for _, line := range configLines(&rep, k) {
-		fmt.Fprintf(&b, "%-23s = %s\n", line[0], line[1])
+	var text strings.Builder
+	fmt.Fprintf(&text, "Configuration data as of %s\n", clock.Time(reply.GetNow()))
+	for _, line := range configLines(&reply, clock) {
+		fmt.Fprintf(&text, "%-23s = %s\n", line[0], line[1])
 	}
-	fmt.Fprintf(&b, "\nSlurmctld(primary) at %s is UP\n", rep.GetController())
-	return call.WriteOut([]byte(b.String()))
+	fmt.Fprintf(&text, "\nSlurmctld(primary) at %s is UP\n", reply.GetController())
+	return call.WriteOut([]byte(text.String()))
 }
 
 // configDocument is scontrol show config --json: the lines of the text, key by key. Slurm has a
 // schema of its configuration from v0.0.45 on, for GET conf, which leaves out what is not set.
-func configDocument(call *tool.Call, rep *apiv1.GetConfigReply, k render.Clock) error {
+func configDocument(call *tool.Call, reply *apiv1.GetConfigReply, clock render.Clock) error {
 	values := tree.Object{}
-	for _, line := range configLines(rep, k) {
+	for _, line := range configLines(reply, clock) {
 		values = append(values, tree.Member{Key: line[0], Value: line[1]})
 	}
 	return render.Print(
 		call,
 		tree.Member{Key: "configuration", Value: values},
-		tree.Member{Key: "controller", Value: rep.GetController()},
-		tree.Member{Key: "last_update", Value: render.Instant(call.LastUpdate(rep.GetNow()))},
+		tree.Member{Key: "controller", Value: reply.GetController()},
+		tree.Member{Key: "last_update", Value: render.Instant(call.LastUpdate(reply.GetNow()))},
 	)
 }
 
 // configLines are the keys and values in the order in which they are printed.
-func configLines(rep *apiv1.GetConfigReply, k render.Clock) [][2]string {
+func configLines(reply *apiv1.GetConfigReply, clock render.Clock) [][2]string {
 	known := map[string]configKey{}
 	values := map[string][2]string{}
 	place := map[string]int{}
@@ -168,10 +170,10 @@ func configLines(rep *apiv1.GetConfigReply, k render.Clock) [][2]string {
 		}
 	}
 	hosts := 0
-	for _, entry := range mainEntries(rep.GetEntries()) {
+	for _, entry := range mainEntries(reply.GetEntries()) {
 		id := strings.ToLower(entry.GetKey())
 		name := entry.GetKey()
-		val := cmp.Or(entry.GetValue(), render.Null)
+		value := cmp.Or(entry.GetValue(), render.Null)
 		if id == "slurmctldhost" || id == "controlmachine" {
 			name = fmt.Sprintf("SlurmctldHost[%d]", hosts)
 			id = fmt.Sprintf("slurmctldhost[%03d]", hosts)
@@ -179,23 +181,26 @@ func configLines(rep *apiv1.GetConfigReply, k render.Clock) [][2]string {
 			hosts++
 		}
 		if key, ok := known[id]; ok {
-			name, val = key.name, withUnit(val, key.unit)
+			name, value = key.name, withUnit(value, key.unit)
 		}
-		values[id] = [2]string{name, val}
+		values[id] = [2]string{name, value}
 	}
-	for name, val := range map[string]string{"BOOT_TIME": k.Time(rep.GetBootTime()), "ClusterName": rep.GetCluster(), "NEXT_JOB_ID": tool.Itoa(rep.GetNextJobId()),
-		"SLURM_VERSION": tool.SlurmVersion, "MUSTER_VERSION": rep.GetVersion(), "SLURM_CONF": rep.GetSlurmConf(), "StateSaveLocation": rep.GetStateDir(),
-		"SlurmctldPort": rep.GetPort()} {
-		if _, configured := values[strings.ToLower(name)]; val != "" && (name != "SlurmctldPort" || !configured) {
-			values[strings.ToLower(name)] = [2]string{name, val}
+	for name, value := range map[string]string{"BOOT_TIME": clock.Time(reply.GetBootTime()),
+		"ClusterName": reply.GetCluster(), "NEXT_JOB_ID": tool.Itoa(reply.GetNextJobId()),
+		"SLURM_VERSION": tool.SlurmVersion, "MUSTER_VERSION": reply.GetVersion(),
+		"SLURM_CONF": reply.GetSlurmConf(), "StateSaveLocation": reply.GetStateDir(),
+		"SlurmctldPort": reply.GetPort()} {
+		if _, configured := values[strings.ToLower(name)]; value != "" &&
+			(name != "SlurmctldPort" || !configured) {
+			values[strings.ToLower(name)] = [2]string{name, value}
 		}
 	}
-	for name, val := range logValues(rep.GetLog()) {
-		values[strings.ToLower(name)] = [2]string{name, val}
+	for name, value := range logValues(reply.GetLog()) {
+		values[strings.ToLower(name)] = [2]string{name, value}
 	}
 	if hosts == 0 {
 		place["slurmctldhost[000]"] = place["slurmctldhost"]
-		values["slurmctldhost[000]"] = [2]string{"SlurmctldHost[0]", rep.GetController()}
+		values["slurmctldhost[000]"] = [2]string{"SlurmctldHost[0]", reply.GetController()}
 	}
 	ids := make([]string, 0, len(values))
 	for id := range values {
@@ -217,19 +222,19 @@ func configLines(rep *apiv1.GetConfigReply, k render.Clock) [][2]string {
 	return out
 }
 
-// withUnit writes a plain number with its unit, as Slurm does: 300 sec.
-func withUnit(val, unit string) string {
+// withUnit writes a plain number with its unit, as Slurm does: 300 seconds.
+func withUnit(value, unit string) string {
 	if unit == "" {
-		return val
+		return value
 	}
 	if unit == "time" {
-		if sec, err := format.ParseDuration(val); err == nil {
-			return format.Duration(sec)
+		if seconds, err := format.ParseDuration(value); err == nil {
+			return format.Duration(seconds)
 		}
-		return val
+		return value
 	}
-	if tool.LeadingDigits(val) == len(val) && val != "" {
-		return val + " " + unit
+	if tool.LeadingDigits(value) == len(value) && value != "" {
+		return value + " " + unit
 	}
-	return val
+	return value
 }

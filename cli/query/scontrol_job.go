@@ -18,34 +18,34 @@ import (
 
 // showJobs is scontrol show job.
 func showJobs(call *tool.Call, name string) error {
-	req := &apiv1.ListJobsRequest{
+	request := &apiv1.ListJobsRequest{
 		Filter: &apiv1.JobFilter{AllStates: true, Jobs: tool.SplitJobs(name)},
 		Detail: call.Opts.On("details") || render.WantsDocument(call),
 	}
-	var rep apiv1.ListJobsReply
-	if err := fetch.Jobs(call, req, &rep); err != nil {
+	var reply apiv1.ListJobsReply
+	if err := fetch.Jobs(call, request, &reply); err != nil {
 		return fetch.JobsError(err)
 	}
-	if len(rep.GetUnknown()) > 0 && len(rep.GetJobs()) == 0 {
+	if len(reply.GetUnknown()) > 0 && len(reply.GetJobs()) == 0 {
 		return tool.Unknown(spec.CodeInvalidJobID, "slurm_load_jobs error: "+
 			spec.CodeInvalidJobID.String())
 	}
 	if render.WantsDocument(call) {
-		return render.JobsAnswer(call, rep.GetJobs(), rep.GetNow())
+		return render.JobsAnswer(call, reply.GetJobs(), reply.GetNow())
 	}
-	if len(rep.GetJobs()) == 0 {
+	if len(reply.GetJobs()) == 0 {
 		return call.WriteOut([]byte("No jobs in the system\n"))
 	}
 	view := &render.JobView{Clock: render.NewClock(call.Env), Env: call.Env, Expand: true}
-	view.Now = rep.GetNow()
-	one := askedTask(req.GetFilter().GetJobs())
-	for _, job := range rep.GetJobs() {
+	view.Now = reply.GetNow()
+	one := askedTask(request.GetFilter().GetJobs())
+	for _, job := range reply.GetJobs() {
 		row := render.JobRow{JobInfo: job, Task: -1}
 		if row.IsArray() && one >= 0 {
 			row.Task = one // one task of the record was asked for
 		}
-		rec := jobRecord(view, row, call.Opts.On("details"))
-		if err := call.WriteOut([]byte(rec.Text(call.Opts.On("oneliner"), "\n"))); err != nil {
+		record := jobRecord(view, row, call.Opts.On("details"))
+		if err := call.WriteOut([]byte(record.Text(call.Opts.On("oneliner"), "\n"))); err != nil {
 			return err
 		}
 	}
@@ -72,8 +72,8 @@ func askedTask(jobs []string) int64 {
 //
 //muster:table the lines of a job in Slurm's order
 func jobRecord(view *render.JobView, row render.JobRow, details bool) *render.Record {
-	job, s := row.JobInfo, row.GetSpec()
-	rec := &render.Record{}
+	job, jobSpec := row.JobInfo, row.GetSpec()
+	record := &render.Record{}
 	head := []string{"JobId=" + tool.Itoa(job.GetJobId())}
 	switch {
 	case row.IsArray():
@@ -87,64 +87,118 @@ func jobRecord(view *render.JobView, row render.JobRow, details bool) *render.Re
 	if job.GetHetJobId() != 0 {
 		head = append(head, "HetJobId="+tool.Itoa(job.GetHetJobId()), "HetJobOffset="+tool.Itoa(job.GetHetOffset()))
 	}
-	rec.Line(append(head, "JobName="+s.GetName())...)
+	record.Line(append(head, "JobName="+jobSpec.GetName())...)
 	if job.GetHetJobId() != 0 {
-		rec.Line("HetJobIdSet=" + render.HetSet(job))
+		record.Line("HetJobIdSet=" + render.HetSet(job))
 	}
-	rec.Line(fmt.Sprintf("UserId=%s(%d) GroupId=%s(%d) MCS_label=%s", job.GetUser(), job.GetUserId(), job.GetGroup(), job.GetGroupId(), cmp.Or(s.GetMcsLabel(), "N/A")))
-	money := []string{"Priority=" + tool.Itoa(priorityOf(job)), "Nice=" + tool.Itoa(s.GetNice()), "Account=" + cmp.Or(s.GetAccount(), render.Null), "QOS=" + cmp.Or(render.QOSOf(job), render.Null)}
-	if s.GetWckey() != "" {
-		money = append(money, "WCKey="+s.GetWckey())
+	record.Line(
+		fmt.Sprintf(
+			"UserId=%s(%d) GroupId=%s(%d) MCS_label=%s",
+			job.GetUser(),
+			job.GetUserId(),
+			job.GetGroup(),
+			job.GetGroupId(),
+			cmp.Or(jobSpec.GetMcsLabel(), "N/A"),
+		),
+	)
+	money := []string{"Priority=" +
+		tool.Itoa(priorityOf(job)), "Nice=" + tool.Itoa(jobSpec.GetNice()),
+		"Account=" + cmp.Or(jobSpec.GetAccount(), render.Null),
+		"QOS=" + cmp.Or(render.QOSOf(job), render.Null)}
+	if jobSpec.GetWckey() != "" {
+		money = append(money, "WCKey="+jobSpec.GetWckey())
 	}
-	rec.Line(money...)
+	record.Line(money...)
 	long, _ := render.StateNames(job)
-	rec.Line("JobState="+long, "Reason="+strings.ReplaceAll(render.Reason(job), " ", "_"), "Dependency="+cmp.Or(job.GetDependency(), render.Null))
-	rec.Line("Requeue="+render.ZeroOne(s.GetRequeue() != apiv1.Tri_TRI_NO), "Restarts="+tool.Itoa(job.GetRestarts()), "BatchFlag="+render.ZeroOne(!s.GetShell()), "Reboot="+render.ZeroOne(s.GetReboot()),
+	record.Line(
+		"JobState="+long,
+		"Reason="+strings.ReplaceAll(render.Reason(job), " ", "_"),
+		"Dependency="+cmp.Or(job.GetDependency(), render.Null),
+	)
+	record.Line("Requeue="+render.ZeroOne(jobSpec.GetRequeue() != apiv1.Tri_TRI_NO),
+		"Restarts="+tool.Itoa(job.GetRestarts()), "BatchFlag="+render.ZeroOne(!jobSpec.GetShell()),
+		"Reboot="+render.ZeroOne(jobSpec.GetReboot()),
 		fmt.Sprintf("ExitCode=%d:%d", job.GetExitCode(), job.GetExitSignal()))
 	if details {
-		rec.Line(fmt.Sprintf("DerivedExitCode=%d:%d", job.GetDerivedCode(), job.GetDerivedSignal()))
+		record.Line(
+			fmt.Sprintf("DerivedExitCode=%d:%d", job.GetDerivedCode(), job.GetDerivedSignal()),
+		)
 	}
 	timeMin := render.NotAvailable
-	if s.GetTimeMin() != 0 {
-		timeMin = render.Limit(s.GetTimeMin(), format.Duration)
+	if jobSpec.GetTimeMin() != 0 {
+		timeMin = render.Limit(jobSpec.GetTimeMin(), format.Duration)
 	}
-	rec.Line("RunTime="+format.Duration(render.Elapsed(job, view.Now)/tool.Second), "TimeLimit="+render.Limit(job.GetTimeLimit(), format.Duration), "TimeMin="+timeMin)
+	record.Line(
+		"RunTime="+format.Duration(render.Elapsed(job, view.Now)/tool.Second),
+		"TimeLimit="+render.Limit(job.GetTimeLimit(), format.Duration),
+		"TimeMin="+timeMin,
+	)
 	eligible := view.Time(job.GetEligible())
-	rec.Line("SubmitTime="+view.Time(job.GetSubmit()), "EligibleTime="+eligible)
-	rec.Line("AccrueTime=" + eligible)
-	rec.Line("StartTime="+view.Time(render.Start(job)), "EndTime="+view.Time(render.End(job)), "Deadline="+view.TimeOr(s.GetDeadline(), render.NotAvailable))
-	if s.GetCron() != "" {
-		rec.Line("CronJob=Yes CrontabSpec=" + strconv.Quote(s.GetCron()))
+	record.Line("SubmitTime="+view.Time(job.GetSubmit()), "EligibleTime="+eligible)
+	record.Line("AccrueTime=" + eligible)
+	record.Line(
+		"StartTime="+view.Time(render.Start(job)),
+		"EndTime="+view.Time(render.End(job)),
+		"Deadline="+view.TimeOr(jobSpec.GetDeadline(), render.NotAvailable),
+	)
+	if jobSpec.GetCron() != "" {
+		record.Line("CronJob=Yes CrontabSpec=" + strconv.Quote(jobSpec.GetCron()))
 	}
 	scheduler := "Main"
 	if job.GetBackfilled() {
 		scheduler = "Backfill"
 	}
-	rec.Line("SuspendTime="+view.TimeOr(job.GetSuspendedAt(), "None")+" SecsPreSuspend="+tool.Itoa(job.GetPaused()/tool.Second), "LastSchedEval="+view.Time(job.GetLastSchedEval()), "Scheduler="+scheduler)
-	rec.Line("Partition="+job.GetPartition(), "AllocNode:Sid="+cmp.Or(s.GetSubmitHost(), render.NotAvailable)+":0")
-	rec.Line("ReqNodeList="+cmp.Or(s.GetNodes(), render.Null), "ExcNodeList="+cmp.Or(s.GetExclude(), render.Null))
+	record.Line(
+		"SuspendTime="+view.TimeOr(job.GetSuspendedAt(), "None")+" SecsPreSuspend="+
+			tool.Itoa(job.GetPaused()/tool.Second),
+		"LastSchedEval="+view.Time(job.GetLastSchedEval()),
+		"Scheduler="+scheduler,
+	)
+	record.Line(
+		"Partition="+job.GetPartition(),
+		"AllocNode:Sid="+cmp.Or(jobSpec.GetSubmitHost(), render.NotAvailable)+":0",
+	)
+	record.Line(
+		"ReqNodeList="+cmp.Or(jobSpec.GetNodes(), render.Null),
+		"ExcNodeList="+cmp.Or(jobSpec.GetExclude(), render.Null),
+	)
 	list := "NodeList=" + job.GetNodes()
 	if row.Pending() && job.GetPlannedNodes() != "" {
 		list += " SchedNodeList=" + job.GetPlannedNodes()
 	}
-	rec.Line(list)
+	record.Line(list)
 	if job.GetBatchHost() != "" {
-		rec.Line("BatchHost=" + job.GetBatchHost())
+		record.Line("BatchHost=" + job.GetBatchHost())
 	}
-	rec.Line("NumNodes="+nodeRange(row), "NumCPUs="+tool.Itoa(job.GetNumCpus()), "NumTasks="+tool.Itoa(job.GetNumTasks()), "CPUs/Task="+tool.Itoa(max(s.GetCpusPerTask(), 1)),
-		"ReqB:S:C:T=0:0:*:"+render.StarIfZero(s.GetThreadsPerCore()))
-	rec.Line("ReqTRES=" + cmp.Or(render.TRESText(job.GetReqTres()), render.Null))
-	rec.Line("AllocTRES=" + cmp.Or(render.TRESText(job.GetAllocTres()), render.Null))
-	coreSpec := "*"
-	if s.GetCoreSpec() > 0 {
-		coreSpec = tool.Itoa(s.GetCoreSpec())
+	record.Line("NumNodes="+nodeRange(row), "NumCPUs="+tool.Itoa(job.GetNumCpus()),
+		"NumTasks="+tool.Itoa(job.GetNumTasks()),
+		"CPUs/Task="+tool.Itoa(max(jobSpec.GetCpusPerTask(), 1)),
+		"ReqB:S:C:T=0:0:"+render.StarIfZero(jobSpec.GetCoresPerSocket())+":"+
+			render.StarIfZero(jobSpec.GetThreadsPerCore()))
+	record.Line("ReqTRES=" + cmp.Or(render.TRESText(job.GetReqTres()), render.Null))
+	record.Line("AllocTRES=" + cmp.Or(render.TRESText(job.GetAllocTres()), render.Null))
+	coreSpec := "CoreSpec=*"
+	switch {
+	case jobSpec.GetCoreSpec() > 0:
+		coreSpec = "CoreSpec=" + tool.Itoa(jobSpec.GetCoreSpec())
+	case jobSpec.GetThreadSpec() > 0:
+		coreSpec = "ThreadSpec=" + tool.Itoa(jobSpec.GetThreadSpec())
 	}
-	rec.Line("Socks/Node="+render.StarIfZero(s.GetSocketsPerNode()), fmt.Sprintf("NtasksPerN:B:S:C=%d:0:%s:%s", s.GetTasksPerNode(), render.StarIfZero(s.GetTasksPerSocket()), render.StarIfZero(s.GetTasksPerCore())), "CoreSpec="+coreSpec)
+	record.Line(
+		"Socks/Node="+render.StarIfZero(jobSpec.GetSocketsPerNode()),
+		fmt.Sprintf(
+			"NtasksPerN:B:S:C=%d:0:%s:%s",
+			jobSpec.GetTasksPerNode(),
+			render.StarIfZero(jobSpec.GetTasksPerSocket()),
+			render.StarIfZero(jobSpec.GetTasksPerCore()),
+		),
+		coreSpec,
+	)
 	if details {
-		allocationLines(rec, job)
+		allocationLines(record, job)
 	}
-	view.RequestLines(rec, row)
-	return rec
+	view.RequestLines(record, row)
+	return record
 }
 
 func priorityOf(job *apiv1.JobInfo) uint32 {
@@ -156,7 +210,7 @@ func priorityOf(job *apiv1.JobInfo) uint32 {
 
 // allocationLines are the details of -d: what the job holds on each node.
 // Nodes that give the same CPUs, memory and devices share a line.
-func allocationLines(rec *render.Record, job *apiv1.JobInfo) {
+func allocationLines(record *render.Record, job *apiv1.JobInfo) {
 	if len(job.GetAllocation()) == 0 {
 		return
 	}
@@ -185,10 +239,10 @@ func allocationLines(rec *render.Record, job *apiv1.JobInfo) {
 		for i, n := range names {
 			parts[i] = n + ":" + render.CountText(total[n])
 		}
-		rec.Line("JOB_GRES=" + strings.Join(parts, ","))
+		record.Line("JOB_GRES=" + strings.Join(parts, ","))
 	}
 	for _, group := range alikeNodes(job.GetAllocation()) {
-		rec.Line("  Nodes="+hostlist.Fold(group.names), group.text)
+		record.Line("  Nodes="+hostlist.Fold(group.names), group.text)
 	}
 }
 
@@ -201,31 +255,33 @@ type nodeGroup struct {
 // alikeNodes groups the nodes of a job as scontrol does, so that a job on a thousand nodes is not
 // a thousand lines.
 func alikeNodes(nodes []*apiv1.NodeAlloc) []nodeGroup {
-	var out []nodeGroup
+	var groups []nodeGroup
 	for _, node := range nodes {
 		text := "CPU_IDs=" + spec.Bitset(node.GetCpus()).Ranges() +
 			" Mem=" + tool.Itoa(node.GetMem()) + " GRES=" + render.GresOfNode(node)
-		if last := len(out) - 1; last >= 0 && out[last].text == text {
-			out[last].names = append(out[last].names, node.GetName())
+		if last := len(groups) - 1; last >= 0 && groups[last].text == text {
+			groups[last].names = append(groups[last].names, node.GetName())
 			continue
 		}
-		out = append(out, nodeGroup{names: []string{node.GetName()}, text: text})
+		groups = append(groups, nodeGroup{names: []string{node.GetName()}, text: text})
 	}
-	return out
+	return groups
 }
 
 // showSteps is scontrol show step.
 func showSteps(call *tool.Call, name string) error {
 	job, step, _ := strings.Cut(name, ".")
-	req := &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{Jobs: tool.SplitJobs(job)}, Detail: true}
-	var rep apiv1.ListJobsReply
-	if err := fetch.Jobs(call, req, &rep); err != nil {
+	request := &apiv1.ListJobsRequest{
+		Filter: &apiv1.JobFilter{Jobs: tool.SplitJobs(job)}, Detail: true,
+	}
+	var reply apiv1.ListJobsReply
+	if err := fetch.Jobs(call, request, &reply); err != nil {
 		return fetch.JobsError(err)
 	}
 	view := &render.JobView{Clock: render.NewClock(call.Env), Env: call.Env}
 	found := false
 	list := tree.List{}
-	for _, j := range rep.GetJobs() {
+	for _, j := range reply.GetJobs() {
 		for _, st := range withBatchStep(j) {
 			id := spec.StepID(st.GetStepId()).String()
 			if st.GetEnd() != 0 || (step != "" && step != id) {
@@ -233,12 +289,12 @@ func showSteps(call *tool.Call, name string) error {
 			}
 			found = true
 			if render.WantsDocument(call) {
-				list = append(list, stepTree(view, j, st, rep.GetNow()))
+				list = append(list, stepTree(view, j, st, reply.GetNow()))
 				continue
 			}
 			row := render.JobRow{JobInfo: j, Task: -1}
-			rec := &render.Record{}
-			rec.Line(
+			record := &render.Record{}
+			record.Line(
 				"StepId="+view.ID(row)+"."+id,
 				"UserId="+tool.Itoa(j.GetUserId()),
 				"StartTime="+
@@ -246,21 +302,23 @@ func showSteps(call *tool.Call, name string) error {
 				"TimeLimit="+
 					render.Limit(cmp.Or(st.GetTimeLimit(), j.GetTimeLimit()), format.Duration),
 			)
-			rec.Line("State="+spec.JobState(st.GetState()).String(), "Partition="+
+			record.Line("State="+spec.JobState(st.GetState()).String(), "Partition="+
 				j.GetPartition(), "NodeList="+strings.Join(st.GetNodes(), ","))
-			rec.Line("Nodes="+tool.Itoa(len(st.GetNodes())), "CPUs="+
+			record.Line("Nodes="+tool.Itoa(len(st.GetNodes())), "CPUs="+
 				tool.Itoa(st.GetTres().GetCpu()), "Tasks="+tool.Itoa(st.GetTasks()), "Name="+
 				st.GetName(), "Network=(null)")
-			rec.Line("TRES=" + render.TRESText(st.GetTres()))
-			rec.Line("ResvPorts=(null)")
-			if err := call.WriteOut([]byte(rec.Text(call.Opts.On("oneliner"), "\n"))); err != nil {
+			record.Line("TRES=" + render.TRESText(st.GetTres()))
+			record.Line("ResvPorts=(null)")
+			if err := call.WriteOut(
+				[]byte(record.Text(call.Opts.On("oneliner"), "\n")),
+			); err != nil {
 				return err
 			}
 		}
 	}
 	switch {
 	case render.WantsDocument(call) && (found || name == ""):
-		return stepsDocument(call, list, rep.GetNow())
+		return stepsDocument(call, list, reply.GetNow())
 	case found:
 		return nil
 	case name == "":

@@ -52,8 +52,8 @@ func setSchedulerLog(call *tool.Call, args []string) error {
 	return setLog(call, &apiv1.SetLogRequest{Scheduling: &on})
 }
 
-func setLog(call *tool.Call, req *apiv1.SetLogRequest) error {
-	return call.RPC(tool.MethodSetLog, req, &apiv1.SetLogReply{})
+func setLog(call *tool.Call, request *apiv1.SetLogRequest) error {
+	return call.RPC(tool.MethodSetLog, request, &apiv1.SetLogReply{})
 }
 
 // logValues are what show config says of the controller's log.

@@ -17,45 +17,53 @@ import (
 
 // showNodes is scontrol show node.
 func showNodes(call *tool.Call, names string) error {
-	req := &apiv1.ListNodesRequest{Future: call.Opts.On("future")}
+	request := &apiv1.ListNodesRequest{Future: call.Opts.On("future")}
 	if names != "" && !strings.EqualFold(names, "all") {
 		if _, err := hostlist.Count(names); err != nil {
 			return call.Errorf("%v", err)
 		}
-		req.Nodes = []string{names}
+		request.Nodes = []string{names}
 	}
-	var rep apiv1.ListNodesReply
-	if err := call.RPC(tool.MethodListNodes, req, &rep); err != nil {
-		r := tool.ExplainError(err)
-		return tool.Fail(1, append(r.Preamble("scontrol"), "slurm_load_node error: "+r.Text)...)
+	var reply apiv1.ListNodesReply
+	if err := call.RPC(tool.MethodListNodes, request, &reply); err != nil {
+		refusal := tool.ExplainError(err)
+		return tool.Fail(
+			1, append(refusal.Preamble("scontrol"), "slurm_load_node error: "+refusal.Text)...,
+		)
 	}
 	view := &render.NodeView{
 		Clock: render.NewClock(call.Env),
 		UID:   tool.LookupUID,
 	}
-	view.Now = rep.GetNow()
+	view.Now = reply.GetNow()
 	if render.WantsDocument(call) {
 		view.Cluster = call.Cluster()
-		if err := notFound(spec.CodeInvalidNodeName, "Node", rep.GetUnknown()); err != nil {
+		if err := notFound(spec.CodeInvalidNodeName, "Node", reply.GetUnknown()); err != nil {
 			return err
 		}
-		list := make(tree.List, len(rep.GetNodes()))
-		for i, n := range rep.GetNodes() {
-			list[i] = render.NodeTree(n, view)
+		list := make(tree.List, len(reply.GetNodes()))
+		for i, node := range reply.GetNodes() {
+			list[i] = render.NodeTree(node, view)
 		}
 		return render.Answer(
 			call,
 			"openapi_nodes_resp",
 			tree.Member{Key: "nodes", Value: list},
-			tree.Member{Key: "last_update", Value: render.Instant(call.LastUpdate(rep.GetNow()))},
+			tree.Member{Key: "last_update", Value: render.Instant(call.LastUpdate(reply.GetNow()))},
 		)
 	}
-	for _, n := range rep.GetNodes() {
-		if err := call.WriteOut([]byte(nodeRecord(view, n, call.Opts.On("details")).Text(call.Opts.On("oneliner"), "\n"))); err != nil {
+	for _, node := range reply.GetNodes() {
+		if err := call.WriteOut(
+			[]byte(
+				nodeRecord(view, node, call.Opts.On("details")).Text(
+					call.Opts.On("oneliner"), "\n",
+				),
+			),
+		); err != nil {
 			return err
 		}
 	}
-	return notFound(spec.CodeInvalidNodeName, "Node", rep.GetUnknown())
+	return notFound(spec.CodeInvalidNodeName, "Node", reply.GetUnknown())
 }
 
 // nodeRecord lays a node out as scontrol show node does, blanks at the ends of
@@ -63,74 +71,107 @@ func showNodes(call *tool.Call, names string) error {
 //
 //muster:table the lines of a node in Slurm's order
 func nodeRecord(view *render.NodeView, node *apiv1.NodeInfo, details bool) *render.Record {
-	rec := &render.Record{}
-	rec.Line("NodeName="+node.GetName(), "Arch="+cmp.Or(node.GetArch(), render.Null), "CoresPerSocket="+tool.Itoa(node.GetCoresPerSocket())+" ")
-	rec.Line("CPUAlloc="+tool.Itoa(node.GetCpusAlloc()), "CPUEfctv="+tool.Itoa(node.GetCpus()), "CPUTot="+tool.Itoa(max(node.GetCpusConfigured(), node.GetCpus())), "CPULoad="+render.Milli(node.GetLoadMilli()))
-	rec.Line("AvailableFeatures=" + cmp.Or(strings.Join(render.AvailableFeatures(node), ","), render.Null))
-	rec.Line("ActiveFeatures=" + cmp.Or(strings.Join(node.GetFeatures(), ","), render.Null))
-	rec.Line("Gres=" + cmp.Or(node.GetGres(), render.Null))
+	record := &render.Record{}
+	record.Line(
+		"NodeName="+node.GetName(),
+		"Arch="+cmp.Or(node.GetArch(), render.Null),
+		"CoresPerSocket="+tool.Itoa(node.GetCoresPerSocket())+" ",
+	)
+	record.Line(
+		"CPUAlloc="+tool.Itoa(node.GetCpusAlloc()),
+		"CPUEfctv="+tool.Itoa(node.GetCpus()),
+		"CPUTot="+tool.Itoa(max(node.GetCpusConfigured(), node.GetCpus())),
+		"CPULoad="+render.Milli(node.GetLoadMilli()),
+	)
+	record.Line(
+		"AvailableFeatures=" +
+			cmp.Or(strings.Join(render.AvailableFeatures(node), ","), render.Null),
+	)
+	record.Line("ActiveFeatures=" + cmp.Or(strings.Join(node.GetFeatures(), ","), render.Null))
+	record.Line("Gres=" + cmp.Or(node.GetGres(), render.Null))
 	if details {
-		rec.Line("GresDrain=N/A")
-		rec.Line("GresUsed=" + node.GetGresUsed())
+		record.Line("GresDrain=N/A")
+		record.Line("GresUsed=" + node.GetGresUsed())
 	}
-	rec.Line("NodeAddr="+cmp.Or(node.GetAddr(), node.GetName()), "NodeHostName="+cmp.Or(node.GetHostname(), node.GetName()), "Port="+tool.Itoa(node.GetPort()), "Version="+cmp.Or(node.GetVersion(), render.Null))
-	rec.Line("OS=" + cmp.Or(node.GetOs(), render.Null) + " ")
+	record.Line(
+		"NodeAddr="+cmp.Or(node.GetAddr(), node.GetName()),
+		"NodeHostName="+cmp.Or(node.GetHostname(), node.GetName()),
+		"Port="+tool.Itoa(node.GetPort()),
+		"Version="+cmp.Or(node.GetVersion(), render.Null),
+	)
+	record.Line("OS=" + cmp.Or(node.GetOs(), render.Null) + " ")
 	free := render.NotAvailable
 	if node.GetMemFree() >= 0 {
 		free = tool.Itoa(node.GetMemFree())
 	}
-	rec.Line("RealMemory="+tool.Itoa(node.GetMem()), "AllocMem="+tool.Itoa(node.GetMemAlloc()), "FreeMem="+free, "Sockets="+tool.Itoa(node.GetSockets()), "Boards="+tool.Itoa(max(node.GetBoards(), 1)))
+	record.Line(
+		"RealMemory="+tool.Itoa(node.GetMem()),
+		"AllocMem="+tool.Itoa(node.GetMemAlloc()),
+		"FreeMem="+free,
+		"Sockets="+tool.Itoa(node.GetSockets()),
+		"Boards="+tool.Itoa(max(node.GetBoards(), 1)),
+	)
 	if node.GetCoreSpec() > 0 || node.GetCpuSpec() != "" || node.GetMemSpec() > 0 {
-		rec.Line(keptFromJobs(node)...)
+		record.Line(keptFromJobs(node)...)
 	}
-	rec.Line("State="+cmp.Or(node.GetState(), "UNKNOWN"), "ThreadsPerCore="+tool.Itoa(node.GetThreadsPerCore()), "TmpDisk="+tool.Itoa(node.GetTmpDisk()), "Weight="+tool.Itoa(node.GetWeight()), "Owner=N/A", "MCS_label=N/A")
+	record.Line(
+		"State="+cmp.Or(node.GetState(), "UNKNOWN"),
+		"ThreadsPerCore="+tool.Itoa(node.GetThreadsPerCore()),
+		"TmpDisk="+tool.Itoa(node.GetTmpDisk()),
+		"Weight="+tool.Itoa(node.GetWeight()),
+		"Owner=N/A",
+		"MCS_label=N/A",
+	)
 	if node.GetNextState() != "" {
-		rec.Line("NextState=" + node.GetNextState())
+		record.Line("NextState=" + node.GetNextState())
 	}
 	if len(node.GetPartitions()) > 0 {
-		rec.Line("Partitions=" + strings.Join(node.GetPartitions(), ",") + " ")
+		record.Line("Partitions=" + strings.Join(node.GetPartitions(), ",") + " ")
 	}
-	rec.Line("BootTime="+view.TimeOr(node.GetBootTime(), "None"), "SlurmdStartTime="+view.TimeOr(node.GetAgentStart(), "None"))
+	record.Line(
+		"BootTime="+view.TimeOr(node.GetBootTime(), "None"),
+		"SlurmdStartTime="+view.TimeOr(node.GetAgentStart(), "None"),
+	)
 	busy := []string{"LastBusyTime=" + view.Time(node.GetLastBusy())}
 	if node.GetResumeAt() != 0 {
 		busy = append(busy, "ResumeAfterTime="+view.Time(node.GetResumeAt()))
 	}
-	rec.Line(busy...)
-	rec.Line("CfgTRES=" + nodeTRES(node.GetCfgTres()))
-	rec.Line("AllocTRES=" + nodeTRES(node.GetAllocTres()))
-	rec.Line("CapWatts=n/a")
-	rec.Line("CurrentWatts=0 AveWatts=0")
-	rec.Line("ExtSensorsJoules=n/s ExtSensorsWatts=0 ExtSensorsTemp=n/s")
-	if node.GetExtra() != "" {
-		rec.Line("Extra=" + node.GetExtra())
+	record.Line(busy...)
+	record.Line("CfgTRES=" + nodeTRES(node.GetCfgTres()))
+	record.Line("AllocTRES=" + nodeTRES(node.GetAllocTres()))
+	record.Line("CapWatts=n/a")
+	record.Line("CurrentWatts=0 AveWatts=0")
+	record.Line("ExtSensorsJoules=n/s ExtSensorsWatts=0 ExtSensorsTemp=n/s")
+	if text := render.NodeReason(node, view.Clock); text != "" {
+		record.Line("Reason=" + text)
 	}
 	if node.GetComment() != "" {
-		rec.Line("Comment=" + node.GetComment())
+		record.Line("Comment=" + node.GetComment())
 	}
-	if text := render.NodeReason(node, view.Clock); text != "" {
-		rec.Line("Reason=" + text)
+	if node.GetExtra() != "" {
+		record.Line("Extra=" + node.GetExtra())
 	}
 	if node.GetDegraded() != "" {
-		rec.Line("Degraded=" + node.GetDegraded())
+		record.Line("Degraded=" + node.GetDegraded())
 	}
 	if gpus := node.GetGpus(); len(gpus) > 0 && gpus[0].GetProvider() != "" {
-		rec.Line("GPUProvider=" + gpus[0].GetProvider())
+		record.Line("GPUProvider=" + gpus[0].GetProvider())
 	}
 	for _, hold := range node.GetHolds() {
 		words := []string{"Hold=" + render.HoldName(hold), "TRES=" + render.HoldTRES(hold)}
 		if devices := render.HoldGPUs(hold); devices != "" {
 			words = append(words, "GPUs="+devices)
 		}
-		rec.Line(append(words, "Since="+view.Time(hold.GetSince()))...)
+		record.Line(append(words, "Since="+view.Time(hold.GetSince()))...)
 	}
 	for _, fault := range node.GetGpuFaults() {
 		words := "GPUEvent=" + fault.GetUuid() + ": " + render.FaultText(fault) + " [" + view.Time(fault.GetAt()) + "]"
 		if fault.GetJobId() != 0 {
 			words += fmt.Sprintf(" JobId=%d", fault.GetJobId())
 		}
-		rec.Line(words)
+		record.Line(words)
 	}
-	return rec
+	return record
 }
 
 // keptFromJobs says what of a node is the system's.
@@ -169,38 +210,40 @@ func notFound(kind spec.Code, what string, names []string) error {
 
 // showPartitions is scontrol show partition.
 func showPartitions(call *tool.Call, name string) error {
-	req := &apiv1.ListPartitionsRequest{Partitions: tool.SplitList(name)}
-	var rep apiv1.ListPartitionsReply
-	if err := call.RPC(tool.MethodListPartitions, req, &rep); err != nil {
-		r := tool.ExplainError(err)
-		return tool.Fail(1, append(r.Preamble("scontrol"), "slurm_load_partitions error: "+
-			r.Text)...)
+	request := &apiv1.ListPartitionsRequest{Partitions: tool.SplitList(name)}
+	var reply apiv1.ListPartitionsReply
+	if err := call.RPC(tool.MethodListPartitions, request, &reply); err != nil {
+		refusal := tool.ExplainError(err)
+		return tool.Fail(1, append(refusal.Preamble("scontrol"), "slurm_load_partitions error: "+
+			refusal.Text)...)
 	}
-	shown := rep.GetPartitions()
-	if len(req.GetPartitions()) == 0 {
+	shown := reply.GetPartitions()
+	if len(request.GetPartitions()) == 0 {
 		shown = fetch.ShownPartitions(call, shown)
 	}
 	if render.WantsDocument(call) {
-		if err := notFound(spec.CodeInvalidPartition, "Partition", rep.GetUnknown()); err != nil {
+		if err := notFound(spec.CodeInvalidPartition, "Partition", reply.GetUnknown()); err != nil {
 			return err
 		}
 		list := make(tree.List, len(shown))
-		for i, p := range shown {
-			list[i] = render.PartitionTree(p)
+		for i, partition := range shown {
+			list[i] = render.PartitionTree(partition)
 		}
 		return render.Answer(
 			call,
 			"openapi_partition_resp",
 			tree.Member{Key: "partitions", Value: list},
-			tree.Member{Key: "last_update", Value: render.Instant(call.LastUpdate(rep.GetNow()))},
+			tree.Member{Key: "last_update", Value: render.Instant(call.LastUpdate(reply.GetNow()))},
 		)
 	}
-	for _, p := range shown {
-		if err := call.WriteOut([]byte(partitionRecord(p).Text(call.Opts.On("oneliner"), "\n"))); err != nil {
+	for _, partition := range shown {
+		if err := call.WriteOut(
+			[]byte(partitionRecord(partition).Text(call.Opts.On("oneliner"), "\n")),
+		); err != nil {
 			return err
 		}
 	}
-	return notFound(spec.CodeInvalidPartition, "Partition", rep.GetUnknown())
+	return notFound(spec.CodeInvalidPartition, "Partition", reply.GetUnknown())
 }
 
 // partitionRecord lays a partition out as scontrol show partition does.
@@ -214,8 +257,8 @@ func partitionRecord(partition *apiv1.PartitionInfo) *render.Record {
 		}
 		return tool.Itoa(n)
 	}
-	rec := &render.Record{}
-	rec.Line("PartitionName=" + partition.GetName())
+	record := &render.Record{}
+	record.Line("PartitionName=" + partition.GetName())
 	accounts, qos := "AllowAccounts="+all(partition.GetAllowAccounts()), "AllowQos="+all(partition.GetAllowQos())
 	if len(partition.GetDenyAccounts()) > 0 && len(partition.GetAllowAccounts()) == 0 {
 		accounts = "DenyAccounts=" + strings.Join(partition.GetDenyAccounts(), ",")
@@ -223,42 +266,63 @@ func partitionRecord(partition *apiv1.PartitionInfo) *render.Record {
 	if len(partition.GetDenyQos()) > 0 && len(partition.GetAllowQos()) == 0 {
 		qos = "DenyQos=" + strings.Join(partition.GetDenyQos(), ",")
 	}
-	rec.Line("AllowGroups="+all(partition.GetAllowGroups()), accounts, qos)
-	rec.Line("AllocNodes=ALL", "Default="+render.YesNo(partition.GetIsDefault()), "QoS="+cmp.Or(partition.GetQos(), render.NotAvailable))
+	record.Line("AllowGroups="+all(partition.GetAllowGroups()), accounts, qos)
+	record.Line(
+		"AllocNodes=ALL",
+		"Default="+render.YesNo(partition.GetIsDefault()),
+		"QoS="+cmp.Or(partition.GetQos(), render.NotAvailable),
+	)
 	defaultTime := "NONE"
 	if partition.GetDefaultTime() != 0 {
 		defaultTime = render.Limit(partition.GetDefaultTime(), format.Duration)
 	}
-	rec.Line("DefaultTime="+defaultTime, "DisableRootJobs="+render.YesNo(partition.GetDisableRootJobs()), "ExclusiveUser="+render.YesNo(partition.GetExclusiveUser()),
+	record.Line("DefaultTime="+defaultTime,
+		"DisableRootJobs="+render.YesNo(partition.GetDisableRootJobs()),
+		"ExclusiveUser="+render.YesNo(partition.GetExclusiveUser()),
 		"GraceTime="+tool.Itoa(partition.GetGraceTime()/tool.Second), "Hidden="+render.YesNo(partition.GetHidden()))
-	rec.Line("MaxNodes="+unlimited(int64(partition.GetMaxNodes())), "MaxTime="+render.Limit(partition.GetMaxTime(), format.Duration), "MinNodes="+tool.Itoa(partition.GetMinNodes()), "LLN="+render.YesNo(partition.GetLln()),
+	record.Line("MaxNodes="+unlimited(int64(partition.GetMaxNodes())),
+		"MaxTime="+render.Limit(partition.GetMaxTime(), format.Duration),
+		"MinNodes="+tool.Itoa(partition.GetMinNodes()), "LLN="+render.YesNo(partition.GetLln()),
 		"MaxCPUsPerNode="+unlimited(partition.GetMaxCpusPerNode()))
-	rec.Line("Nodes=" + cmp.Or(partition.GetNodes(), render.Null))
-	rec.Line("PriorityJobFactor="+tool.Itoa(partition.GetPriorityJobFactor()), "PriorityTier="+tool.Itoa(partition.GetPriorityTier()), "RootOnly="+render.YesNo(partition.GetRootOnly()), "ReqResv="+render.YesNo(partition.GetReqResv()),
+	record.Line("Nodes=" + cmp.Or(partition.GetNodes(), render.Null))
+	record.Line("PriorityJobFactor="+tool.Itoa(partition.GetPriorityJobFactor()),
+		"PriorityTier="+tool.Itoa(partition.GetPriorityTier()),
+		"RootOnly="+render.YesNo(partition.GetRootOnly()),
+		"ReqResv="+render.YesNo(partition.GetReqResv()),
 		"OverSubscribe="+cmp.Or(partition.GetOverSubscribe(), "NO"))
 	over := []string{"OverTimeLimit=NONE", "PreemptMode=" + cmp.Or(partition.GetPreemptMode(), "OFF")}
 	if partition.GetTopology() != "" {
 		over = append(over, "Topology="+partition.GetTopology())
 	}
-	rec.Line(over...)
-	rec.Line("State="+spec.PartitionState(partition.GetState()).String(), "TotalCPUs="+tool.Itoa(partition.GetTotalCpus()), "TotalNodes="+tool.Itoa(partition.GetTotalNodes()), "SelectTypeParameters=NONE")
-	rec.Line("JobDefaults=(null)")
+	record.Line(over...)
+	record.Line(
+		"State="+spec.PartitionState(partition.GetState()).String(),
+		"TotalCPUs="+tool.Itoa(partition.GetTotalCpus()),
+		"TotalNodes="+tool.Itoa(partition.GetTotalNodes()),
+		"SelectTypeParameters=NONE",
+	)
+	record.Line("JobDefaults=(null)")
 	perWhat := func(kind string, cpu, node int64) string {
 		if cpu > 0 {
 			return kind + "MemPerCPU=" + tool.Itoa(cpu)
 		}
 		return kind + "MemPerNode=" + unlimited(node)
 	}
-	rec.Line(perWhat("Def", partition.GetDefMemPerCpu(), partition.GetDefMemPerNode()), perWhat("Max", partition.GetMaxMemPerCpu(), partition.GetMaxMemPerNode()))
-	rec.Line("TRES=" + render.TRESText(partition.GetTres()))
+	record.Line(
+		perWhat("Def", partition.GetDefMemPerCpu(), partition.GetDefMemPerNode()),
+		perWhat("Max", partition.GetMaxMemPerCpu(), partition.GetMaxMemPerNode()),
+	)
+	record.Line("TRES=" + render.TRESText(partition.GetTres()))
 	if partition.GetBillingWeights() != "" {
-		rec.Line("TRESBillingWeights=" + partition.GetBillingWeights())
+		record.Line("TRESBillingWeights=" + partition.GetBillingWeights())
 	}
 	if partition.GetSuspendTime() != 0 || partition.GetSuspendTimeout() != 0 || partition.GetResumeTimeout() != 0 || partition.GetPowerDownOnIdle() {
-		rec.Line("ResumeTimeout="+formatPartitionTime(partition.GetResumeTimeout()), "SuspendTimeout="+formatPartitionTime(partition.GetSuspendTimeout()), "SuspendTime="+formatPartitionTime(partition.GetSuspendTime()),
+		record.Line("ResumeTimeout="+formatPartitionTime(partition.GetResumeTimeout()),
+			"SuspendTimeout="+formatPartitionTime(partition.GetSuspendTimeout()),
+			"SuspendTime="+formatPartitionTime(partition.GetSuspendTime()),
 			"PowerDownOnIdle="+render.YesNo(partition.GetPowerDownOnIdle()))
 	}
-	return rec
+	return record
 }
 
 // formatPartitionTime writes a partition's own time in seconds, or that it has none.
@@ -272,12 +336,18 @@ func formatPartitionTime(ns int64) string {
 	return tool.Itoa(ns / tool.Second)
 }
 
-// nodeStateLine words a refusal to change nodes as Slurm does.
-func nodeStateLine(err error) error {
-	refusal := tool.ExplainError(err)
+// operatorRefusal explains why a change that is for operators was refused, and gives the lines
+// before the main one.
+func operatorRefusal(err error) (refusal tool.Refusal, lines []string) {
+	refusal = tool.ExplainError(err)
 	if refusal.Code == spec.CodeAccessDenied {
 		refusal.Text = spec.CodeInvalidUser.String() // what Slurm says to users who are no operators
 	}
-	lines := refusal.Preamble("scontrol")
+	return refusal, refusal.Preamble("scontrol")
+}
+
+// nodeStateLine words a refusal to change nodes as Slurm does.
+func nodeStateLine(err error) error {
+	refusal, lines := operatorRefusal(err)
 	return tool.Fail(1, append(lines, fmt.Sprintf("slurm_update error: %s", refusal.Text))...)
 }

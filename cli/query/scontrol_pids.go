@@ -16,18 +16,18 @@ import (
 
 // runningOn lists the jobs that hold a node, or a host under its name.
 func runningOn(call *tool.Call, host string) ([]*apiv1.JobInfo, error) {
-	var rep apiv1.ListJobsReply
-	req := &apiv1.ListJobsRequest{
+	var reply apiv1.ListJobsReply
+	request := &apiv1.ListJobsRequest{
 		Detail: true,
 		Filter: &apiv1.JobFilter{
 			States: []uint32{uint32(spec.Running), uint32(spec.Suspended)},
 			Nodes:  []string{host},
 		},
 	}
-	if err := fetch.Jobs(call, req, &rep); err != nil {
+	if err := fetch.Jobs(call, request, &reply); err != nil {
 		return nil, fetch.JobsError(err)
 	}
-	return rep.GetJobs(), nil
+	return reply.GetJobs(), nil
 }
 
 // listSteps prints the steps that run on a node.
@@ -40,19 +40,19 @@ func listSteps(call *tool.Call, args []string) error {
 	if err != nil {
 		return err
 	}
-	var b strings.Builder
-	b.WriteString("JOBID    STEPID\n")
+	var text strings.Builder
+	text.WriteString("JOBID    STEPID\n")
 	for _, job := range jobs {
 		if !job.GetSpec().GetShell() && job.GetBatchHost() == host {
-			fmt.Fprintf(&b, "%-8d %s\n", job.GetJobId(), spec.StepBatch)
+			fmt.Fprintf(&text, "%-8d %s\n", job.GetJobId(), spec.StepBatch)
 		}
-		for _, s := range job.GetSteps() {
-			if s.GetEnd() == 0 && (slices.Contains(s.GetNodes(), host) || host == call.Host) {
-				fmt.Fprintf(&b, "%-8d %s\n", job.GetJobId(), spec.StepID(s.GetStepId()))
+		for _, step := range job.GetSteps() {
+			if step.GetEnd() == 0 && (slices.Contains(step.GetNodes(), host) || host == call.Host) {
+				fmt.Fprintf(&text, "%-8d %s\n", job.GetJobId(), spec.StepID(step.GetStepId()))
 			}
 		}
 	}
-	return call.WriteOut([]byte(b.String()))
+	return call.WriteOut([]byte(text.String()))
 }
 
 // process is a process of a job.
@@ -78,12 +78,14 @@ func askProcesses(call *tool.Call, jobs []string, node string) ([]process, error
 			}
 		}
 	}
-	var rep apiv1.StepUsageReply
-	if err := call.RPC(tool.MethodStepUsage, &apiv1.StepUsageRequest{Jobs: jobs}, &rep); err != nil {
+	var reply apiv1.StepUsageReply
+	if err := call.RPC(
+		tool.MethodStepUsage, &apiv1.StepUsageRequest{Jobs: jobs}, &reply,
+	); err != nil {
 		return nil, err
 	}
-	var out []process
-	for _, job := range rep.GetJobs() {
+	var processes []process
+	for _, job := range reply.GetJobs() {
 		if e := job.GetError(); e != nil && len(jobs) == 1 {
 			return nil, tool.Fail(1, "Job id "+job.GetJob()+" not found on this node: "+e.GetText())
 		}
@@ -93,12 +95,14 @@ func askProcesses(call *tool.Call, jobs []string, node string) ([]process, error
 					continue
 				}
 				for _, pid := range measurement.GetPids() {
-					out = append(out, process{pid, job.GetJobId(), spec.StepID(step.GetStep())})
+					processes = append(
+						processes, process{pid, job.GetJobId(), spec.StepID(step.GetStep())},
+					)
 				}
 			}
 		}
 	}
-	return out, nil
+	return processes, nil
 }
 
 // hostJobs are the numbers of the jobs on this host, or on a node.
@@ -111,8 +115,8 @@ func hostJobs(call *tool.Call, node string) ([]string, error) {
 		return nil, err
 	}
 	var out []string
-	for _, j := range list {
-		out = append(out, tool.Itoa(j.GetJobId()))
+	for _, job := range list {
+		out = append(out, tool.Itoa(job.GetJobId()))
 	}
 	return out, nil
 }
@@ -151,13 +155,13 @@ func listPIDs(call *tool.Call, args []string) error {
 			return err
 		}
 	}
-	b := []byte("PID      JOBID    STEPID   LOCALID GLOBALID\n")
+	buffer := []byte("PID      JOBID    STEPID   LOCALID GLOBALID\n")
 	for _, p := range list {
 		if step == "" || step == p.step.String() {
-			b = fmt.Appendf(b, "%-8d %-8d %-8s %-7s %s\n", p.pid, p.job, p.step, "-", "-")
+			buffer = fmt.Appendf(buffer, "%-8d %-8d %-8s %-7s %s\n", p.pid, p.job, p.step, "-", "-")
 		}
 	}
-	return call.WriteOut(b)
+	return call.WriteOut(buffer)
 }
 
 // pidInfo tells of which job a process of this host is.
@@ -174,8 +178,8 @@ func pidInfo(call *tool.Call, args []string) error {
 		return err
 	}
 	var ids []string
-	for _, j := range jobs {
-		ids = append(ids, tool.Itoa(j.GetJobId()))
+	for _, job := range jobs {
+		ids = append(ids, tool.Itoa(job.GetJobId()))
 	}
 	var list []process
 	if len(ids) > 0 {

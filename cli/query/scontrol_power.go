@@ -36,35 +36,37 @@ func powerNodes(call *tool.Call, args []string) error {
 
 // rebootNodes is scontrol reboot [ASAP] [nextstate=…] [reason=…] NODES.
 func rebootNodes(call *tool.Call, args []string) error {
-	req := &apiv1.UpdateNodeRequest{State: "reboot"}
+	request := &apiv1.UpdateNodeRequest{State: "reboot"}
 	for _, a := range args {
-		key, val, pair := strings.Cut(a, "=")
+		key, value, pair := strings.Cut(a, "=")
 		switch key = strings.ToLower(key); {
 		case !pair && key == "asap":
-			req.State = "reboot_asap"
+			request.State = "reboot_asap"
 		case pair && key == "nextstate":
-			req.NextState = strings.ToLower(val)
-			if req.NextState != "resume" && req.NextState != "down" {
-				return call.Errorf("Invalid NextState %s: RESUME and DOWN are known", val)
+			request.NextState = strings.ToLower(value)
+			if request.NextState != "resume" && request.NextState != "down" {
+				return call.Errorf("Invalid NextState %s: RESUME and DOWN are known", value)
 			}
 		case pair && key == "reason":
-			req.Reason = strings.Trim(val, "\"")
+			request.Reason = strings.Trim(value, "\"")
 		case pair:
 			return call.Errorf("%s= is unknown: nextstate= and reason= are", key)
-		case req.Nodes != "":
-			return call.Errorf("nodes are one argument, as a host list: %s or %s?", req.Nodes, a)
+		case request.Nodes != "":
+			return call.Errorf(
+				"nodes are one argument, as a host list: %s or %s?", request.Nodes, a,
+			)
 		default:
 			var err error
-			req.Nodes, err = someNodes(call, a)
+			request.Nodes, err = someNodes(call, a)
 			if err != nil {
 				return err
 			}
 		}
 	}
-	if req.Nodes == "" {
+	if request.Nodes == "" {
 		return call.Errorf("which nodes are to be rebooted? Name them, or ALL")
 	}
-	return sendNodes(call, req)
+	return sendNodes(call, request)
 }
 
 // cancelReboot is scontrol cancel_reboot NODES.
@@ -87,13 +89,13 @@ func someNodes(call *tool.Call, expr string) (string, error) {
 		}
 		return expr, nil
 	}
-	var rep apiv1.ListNodesReply
-	if err := call.RPC(tool.MethodListNodes, &apiv1.ListNodesRequest{}, &rep); err != nil {
+	var reply apiv1.ListNodesReply
+	if err := call.RPC(tool.MethodListNodes, &apiv1.ListNodesRequest{}, &reply); err != nil {
 		return "", err
 	}
 	var names []string
-	for _, n := range rep.GetNodes() {
-		names = append(names, n.GetName())
+	for _, node := range reply.GetNodes() {
+		names = append(names, node.GetName())
 	}
 	return hostlist.Fold(names), nil
 }

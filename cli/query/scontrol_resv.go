@@ -40,6 +40,24 @@ func createEntity(call *tool.Call, args []string) error {
 // beginsKey tells whether a word is the beginning of a key, three letters at least.
 func beginsKey(key, word string) bool { return len(word) >= 3 && strings.HasPrefix(key, word) }
 
+// reservationError words the refusal of a change as scontrol does.
+func reservationError(request *apiv1.ReservationChange, err error) error {
+	refusal, lines := operatorRefusal(err)
+	switch request.GetVerb() {
+	case apiv1.ReservationChange_CREATE:
+		lines = append(lines, "Error creating the reservation: "+refusal.Text)
+	case apiv1.ReservationChange_UPDATE:
+		lines = append(
+			lines,
+			"Error updating the reservation: "+refusal.Text,
+			"slurm_update error: "+refusal.Text,
+		)
+	default:
+		lines = append(lines, "delete_reservation reservation="+request.GetName()+": "+refusal.Text)
+	}
+	return tool.Fail(1, lines...)
+}
+
 // deleteEntity is scontrol delete: reservation=NAME or reservation NAME, nodename= or
 // partitionname=.
 func deleteEntity(call *tool.Call, args []string) error {
@@ -57,7 +75,7 @@ func deleteEntity(call *tool.Call, args []string) error {
 		return deleteNodes(call, name)
 	}
 	if named && beginsKey("partitionname", strings.ToLower(what)) {
-		return changePartition(call, &apiv1.PartitionChange{Name: name, Delete: true})
+		return deletePartition(call, name)
 	}
 	if !beginsKey("reservationname", strings.ToLower(what)) {
 		return call.Errorf(
@@ -69,17 +87,28 @@ func deleteEntity(call *tool.Call, args []string) error {
 		name})
 }
 
+// deletePartition words a refusal as scontrol does.
+func deletePartition(call *tool.Call, name string) error {
+	request := &apiv1.PartitionChange{Name: name, Delete: true}
+	err := call.RPC(tool.MethodChangePartition, request, &apiv1.PartitionChangeReply{})
+	if err == nil {
+		return nil
+	}
+	refusal, lines := operatorRefusal(err)
+	return tool.Fail(1, append(lines, "delete_partition partitionname="+name+": "+refusal.Text)...)
+}
+
 // createNodes is scontrol create nodename=NODES KEY=VALUE….
 func createNodes(call *tool.Call, args []string) error {
 	words := make([]string, len(args))
 	for i, a := range args {
-		key, val, ok := strings.Cut(a, "=")
+		key, value, ok := strings.Cut(a, "=")
 		if !ok {
 			return tool.Fail(1, "Invalid input: "+a, "Request aborted")
 		}
-		words[i] = key + "=" + strings.Trim(val, `"`)
-		if strings.ContainsAny(val, " \t") {
-			words[i] = key + `="` + strings.Trim(val, `"`) + `"`
+		words[i] = key + "=" + strings.Trim(value, `"`)
+		if strings.ContainsAny(value, " \t") {
+			words[i] = key + `="` + strings.Trim(value, `"`) + `"`
 		}
 	}
 	return changeNodeList(
@@ -90,16 +119,16 @@ func createNodes(call *tool.Call, args []string) error {
 }
 
 // deleteNodes is scontrol delete nodename=NODES.
-func deleteNodes(c *tool.Call, names string) error {
-	return changeNodeList(c, &apiv1.NodeChange{Delete: names}, "slurm_delete_node error: ")
+func deleteNodes(call *tool.Call, names string) error {
+	return changeNodeList(call, &apiv1.NodeChange{Delete: names}, "slurm_delete_node error: ")
 }
 
 // changeNodeList sends a request to create or delete nodes. failed begins the message if it is
 // refused.
-func changeNodeList(call *tool.Call, req *apiv1.NodeChange, failed string) error {
-	if err := call.RPC(tool.MethodChangeNodes, req, &apiv1.NodeChangeReply{}); err != nil {
-		r := tool.ExplainError(err)
-		return tool.Fail(1, append(r.Preamble("scontrol"), failed+r.Text)...)
+func changeNodeList(call *tool.Call, request *apiv1.NodeChange, failed string) error {
+	if err := call.RPC(tool.MethodChangeNodes, request, &apiv1.NodeChangeReply{}); err != nil {
+		refusal := tool.ExplainError(err)
+		return tool.Fail(1, append(refusal.Preamble("scontrol"), failed+refusal.Text)...)
 	}
 	return nil
 }
@@ -130,49 +159,43 @@ func resvKey(key string) string {
 // changeReservation sends a request to create, change or delete a reservation. Times become
 // absolute here, because they are meant in the time zone of the user.
 func changeReservation(call *tool.Call, verb apiv1.ReservationChange_Verb, args []string) error {
-	req := &apiv1.ReservationChange{Verb: verb}
+	request := &apiv1.ReservationChange{Verb: verb}
 	for _, a := range args {
-		key, val, ok := strings.Cut(a, "=")
+		key, value, ok := strings.Cut(a, "=")
 		if !ok {
 			return tool.Fail(1, "Unknown parameter "+a, "No reservation "+
 				map[bool]string{true: "created", false: "update"}[verb == apiv1.ReservationChange_CREATE]+
 				".")
 		}
-		val = strings.Trim(val, `"`)
+		value = strings.Trim(value, `"`)
 		key = resvKey(key)
 		switch k := strings.ToLower(key); k {
 		case "reservationname", "reservation":
-			req.Name = val
+			request.Name = value
 			continue
 		case "starttime", "endtime":
 			now := call.Now()
-			sec, err := format.ParseTime(val, format.Moment{Now: now.Unix(), Loc: call.Loc})
+			seconds, err := format.ParseTime(value, format.Moment{Now: now.Unix(), Loc: call.Loc})
 			if err != nil {
-				return tool.Fail(1, "Invalid time specification: "+val)
+				return tool.Fail(1, "Invalid time specification: "+value)
 			}
-			val = strconv.FormatInt(sec*tool.Second, 10)
-			if strings.EqualFold(key, "starttime") && sec == now.Unix() {
-				val = "now"
+			value = strconv.FormatInt(seconds*tool.Second, 10)
+			if strings.EqualFold(key, "starttime") && seconds == now.Unix() {
+				value = "now"
 			}
 		}
-		req.Set = append(req.Set, &apiv1.ConfigEntry{Key: key, Value: val})
+		request.Set = append(request.Set, &apiv1.ConfigEntry{Key: key, Value: value})
 	}
-	if what := completeReservation(req); what != "" {
+	if what := completeReservation(request); what != "" {
 		return tool.Fail(1, "scontrol: error: "+what+"  No reservation created.")
 	}
-	var rep apiv1.ReservationChangeReply
-	if err := call.RPC(tool.MethodReserve, req, &rep); err != nil {
-		r := tool.ExplainError(err)
-		what := map[apiv1.ReservationChange_Verb]string{
-			apiv1.ReservationChange_CREATE: "Error creating the reservation: ",
-			apiv1.ReservationChange_UPDATE: "Error updating the reservation: ",
-			apiv1.ReservationChange_DELETE: "slurm_delete_reservation error: ",
-		}[verb]
-		return tool.Fail(1, append(r.Preamble("scontrol"), what+r.Text)...)
+	var reply apiv1.ReservationChangeReply
+	if err := call.RPC(tool.MethodReserve, request, &reply); err != nil {
+		return reservationError(request, err)
 	}
 	switch verb {
 	case apiv1.ReservationChange_CREATE:
-		return call.WriteOut([]byte("Reservation created: " + rep.GetName() + "\n"))
+		return call.WriteOut([]byte("Reservation created: " + reply.GetName() + "\n"))
 	case apiv1.ReservationChange_UPDATE:
 		return call.WriteOut([]byte("Reservation updated.\n"))
 	}
@@ -183,12 +206,12 @@ func changeReservation(call *tool.Call, verb apiv1.ReservationChange_Verb, args 
 // nothing. It sets Nodes=ALL where only a partition is given. Programs that use the API may omit
 // the times, as Slurm's slurmctld lets them. The command requires them, because a reservation that
 // lasts a year by accident blocks the nodes of everybody.
-func completeReservation(req *apiv1.ReservationChange) string {
-	if req.GetVerb() != apiv1.ReservationChange_CREATE {
+func completeReservation(request *apiv1.ReservationChange) string {
+	if request.GetVerb() != apiv1.ReservationChange_CREATE {
 		return ""
 	}
 	given := map[string]bool{}
-	for _, entry := range req.GetSet() {
+	for _, entry := range request.GetSet() {
 		given[strings.ToLower(strings.TrimRight(entry.GetKey(), "+-"))] = entry.GetValue() != ""
 	}
 	has := func(keys ...string) bool {
@@ -204,7 +227,7 @@ func completeReservation(req *apiv1.ReservationChange) string {
 		if !has("partitionname", "partition") {
 			return "CoreCnt, Nodes, NodeCnt, TRES or Licenses must be specified."
 		}
-		req.Set = append(req.Set, &apiv1.ConfigEntry{Key: "nodes", Value: "ALL"})
+		request.Set = append(request.Set, &apiv1.ConfigEntry{Key: "nodes", Value: "ALL"})
 	}
 	if !has("users", "accounts", "groups", "qos", "allowedpartitions", "allowedpartition") {
 		return "Either Users/Groups and/or Accounts must be specified."
@@ -214,24 +237,26 @@ func completeReservation(req *apiv1.ReservationChange) string {
 
 // showReservations is scontrol show reservation.
 func showReservations(call *tool.Call, name string) error {
-	rep, err := fetch.Reservations(call)
+	reply, err := fetch.Reservations(call)
 	if err != nil {
 		return err
 	}
 	if render.WantsDocument(call) {
-		return reservationsDocument(call, rep, name)
+		return reservationsDocument(call, reply, name)
 	}
-	if len(rep.GetReservations()) == 0 && name == "" {
+	if len(reply.GetReservations()) == 0 && name == "" {
 		return call.WriteOut([]byte("No reservations in the system\n"))
 	}
 	found := false
-	k := render.NewClock(call.Env)
-	for _, reservation := range rep.GetReservations() {
+	clock := render.NewClock(call.Env)
+	for _, reservation := range reply.GetReservations() {
 		if name != "" && reservation.GetName() != name {
 			continue
 		}
 		found = true
-		if err := call.WriteOut([]byte(reservationRecord(reservation, k).Text(call.Opts.On("oneliner"), "\n"))); err != nil {
+		if err := call.WriteOut(
+			[]byte(reservationRecord(reservation, clock).Text(call.Opts.On("oneliner"), "\n")),
+		); err != nil {
 			return err
 		}
 	}
@@ -242,11 +267,11 @@ func showReservations(call *tool.Call, name string) error {
 }
 
 // reservationsDocument is scontrol show reservation --json.
-func reservationsDocument(call *tool.Call, rep *apiv1.ReservationsReply, name string) error {
+func reservationsDocument(call *tool.Call, reply *apiv1.ReservationsReply, name string) error {
 	list := tree.List{}
-	for _, r := range rep.GetReservations() {
-		if name == "" || r.GetName() == name {
-			list = append(list, reservationTree(r, call.Cluster()))
+	for _, reservation := range reply.GetReservations() {
+		if name == "" || reservation.GetName() == name {
+			list = append(list, reservationTree(reservation, call.Cluster()))
 		}
 	}
 	if name != "" && len(list) == 0 {
@@ -256,7 +281,7 @@ func reservationsDocument(call *tool.Call, rep *apiv1.ReservationsReply, name st
 		call,
 		"openapi_reservation_resp",
 		tree.Member{Key: "reservations", Value: list},
-		tree.Member{Key: "last_update", Value: render.Instant(call.LastUpdate(rep.GetNow()))},
+		tree.Member{Key: "last_update", Value: render.Instant(call.LastUpdate(reply.GetNow()))},
 	)
 }
 
@@ -287,7 +312,7 @@ func reservationTree(reservation *apiv1.ReservationInfo, cluster string) tree.Ob
 }
 
 // reservationRecord lays a reservation out as scontrol show reservation does.
-func reservationRecord(reservation *apiv1.ReservationInfo, k render.Clock) *render.Record {
+func reservationRecord(reservation *apiv1.ReservationInfo, clock render.Clock) *render.Record {
 	list := func(s []string) string { return cmp.Or(strings.Join(s, ","), render.Null) }
 	state := "INACTIVE"
 	if reservation.GetActive() {
@@ -298,15 +323,17 @@ func reservationRecord(reservation *apiv1.ReservationInfo, k render.Clock) *rend
 		flags = strings.Replace(flags, "PURGE_COMP", "PURGE_COMP="+
 			format.Duration(p/tool.Second), 1)
 	}
-	rec := &render.Record{}
-	rec.Line("ReservationName="+reservation.GetName(), "StartTime="+
-		k.Time(reservation.GetStart()), "EndTime="+k.Time(reservation.GetEnd()), "Duration="+
-		format.Duration((reservation.GetEnd()-reservation.GetStart())/tool.Second))
-	rec.Line("Nodes="+cmp.Or(hostlist.FoldSorted(reservation.GetNodes()), render.Null), "NodeCnt="+
-		tool.Itoa(
-			len(reservation.GetNodes()),
-		), "CoreCnt="+tool.Itoa(reservation.GetCores()), "Features="+
-		cmp.Or(reservation.GetFeatures(), render.Null),
+	record := &render.Record{}
+	record.Line("ReservationName="+reservation.GetName(), "StartTime="+
+		clock.Time(reservation.GetStart()), "EndTime="+clock.Time(reservation.GetEnd()),
+		"Duration="+
+			format.Duration((reservation.GetEnd()-reservation.GetStart())/tool.Second))
+	record.Line("Nodes="+cmp.Or(hostlist.FoldSorted(reservation.GetNodes()), render.Null),
+		"NodeCnt="+
+			tool.Itoa(
+				len(reservation.GetNodes()),
+			), "CoreCnt="+tool.Itoa(reservation.GetCores()), "Features="+
+			cmp.Or(reservation.GetFeatures(), render.Null),
 		"PartitionName="+cmp.Or(reservation.GetPartition(), render.Null), "Flags="+flags)
 	tres := "TRES=cpu=" + tool.Itoa(reservation.GetTres().GetCpu())
 	if t := reservation.GetTres(); t.GetMem() == 0 { // of cores and GPUs, not of whole nodes
@@ -314,8 +341,8 @@ func reservationRecord(reservation *apiv1.ReservationInfo, k render.Clock) *rend
 			tres += "," + o.GetName() + "=" + tool.Itoa(o.GetN())
 		}
 	}
-	rec.Line(tres)
-	rec.Line(
+	record.Line(tres)
+	record.Line(
 		"Users="+list(reservation.GetUsers()),
 		"Groups="+list(reservation.GetGroups()),
 		"Accounts="+
@@ -337,15 +364,15 @@ func reservationRecord(reservation *apiv1.ReservationInfo, k render.Clock) *rend
 	if reservation.GetComment() != "" {
 		last = append(last, "Comment="+reservation.GetComment())
 	}
-	rec.Line(last...)
-	return rec
+	record.Line(last...)
+	return record
 }
 
 // padText fills a text with blanks, to the left or, with a negative width, to
 // the right.
-func padText(s string, width int) string {
+func padText(text string, width int) string {
 	if width < 0 {
-		return s + strings.Repeat(" ", max(-width-len(s), 0))
+		return text + strings.Repeat(" ", max(-width-len(text), 0))
 	}
-	return strings.Repeat(" ", max(width-len(s), 0)) + s
+	return strings.Repeat(" ", max(width-len(text), 0)) + text
 }

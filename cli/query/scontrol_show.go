@@ -120,21 +120,21 @@ func showDaemons(call *tool.Call) error {
 
 // loadNodes asks for some nodes, or all.
 func loadNodes(call *tool.Call, names string) ([]*apiv1.NodeInfo, error) {
-	req := &apiv1.ListNodesRequest{}
+	request := &apiv1.ListNodesRequest{}
 	if names != "" && !strings.EqualFold(names, "all") {
-		req.Nodes = []string{names}
+		request.Nodes = []string{names}
 	}
-	var rep apiv1.ListNodesReply
-	if err := call.RPC(tool.MethodListNodes, req, &rep); err != nil {
-		r := tool.ExplainError(err)
+	var reply apiv1.ListNodesReply
+	if err := call.RPC(tool.MethodListNodes, request, &reply); err != nil {
+		refusal := tool.ExplainError(err)
 		return nil, tool.Fail(
 			1,
-			append(r.Preamble("scontrol"), "slurm_load_node error: "+r.Text)...)
+			append(refusal.Preamble("scontrol"), "slurm_load_node error: "+refusal.Text)...)
 	}
-	if len(rep.GetUnknown()) > 0 {
-		return nil, tool.Fail(1, "Node "+strings.Join(rep.GetUnknown(), ",")+" not found")
+	if len(reply.GetUnknown()) > 0 {
+		return nil, tool.Fail(1, "Node "+strings.Join(reply.GetUnknown(), ",")+" not found")
 	}
-	return rep.GetNodes(), nil
+	return reply.GetNodes(), nil
 }
 
 // showAliases prints the nodes of a host name, or of all.
@@ -144,9 +144,9 @@ func showAliases(call *tool.Call, host string) error {
 		return err
 	}
 	var names []string
-	for _, n := range nodes {
-		if host == "" || n.GetHostname() == host || n.GetName() == host {
-			names = append(names, n.GetName())
+	for _, node := range nodes {
+		if host == "" || node.GetHostname() == host || node.GetName() == host {
+			names = append(names, node.GetName())
 		}
 	}
 	if len(names) == 0 {
@@ -167,30 +167,36 @@ func nodeAddresses(call *tool.Call, args []string) error {
 	if err != nil {
 		return err
 	}
-	var b strings.Builder
+	var text strings.Builder
 	for _, node := range nodes {
 		address := node.GetAddr()
 		if address == "" {
 			address = node.GetName()
 		}
-		fmt.Fprintf(&b, "%s: %s:%d\n", node.GetName(), address, cmp.Or(node.GetPort(), agentPort))
+		fmt.Fprintf(
+			&text, "%s: %s:%d\n", node.GetName(), address, cmp.Or(node.GetPort(), agentPort),
+		)
 	}
-	return call.WriteOut([]byte(b.String()))
+	return call.WriteOut([]byte(text.String()))
 }
 
 // showCompleting is scontrol completing: jobs whose nodes are still being cleaned up.
 func showCompleting(call *tool.Call) error {
-	var rep apiv1.ListJobsReply
-	if err := fetch.Jobs(call, &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{Completing: true, AllStates: true}}, &rep); err != nil {
+	var reply apiv1.ListJobsReply
+	if err := fetch.Jobs(
+		call,
+		&apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{Completing: true, AllStates: true}},
+		&reply,
+	); err != nil {
 		return fetch.JobsError(err)
 	}
-	var b strings.Builder
-	for _, j := range rep.GetJobs() {
-		if j.GetCompleting() {
-			fmt.Fprintf(&b, "JobId=%d Nodes(COMPLETING)=%s\n", j.GetJobId(), j.GetNodes())
+	var text strings.Builder
+	for _, job := range reply.GetJobs() {
+		if job.GetCompleting() {
+			fmt.Fprintf(&text, "JobId=%d Nodes(COMPLETING)=%s\n", job.GetJobId(), job.GetNodes())
 		}
 	}
-	return call.WriteOut([]byte(b.String()))
+	return call.WriteOut([]byte(text.String()))
 }
 
 // listJobs is scontrol listjobs: the jobs that run on a node, by default on this one.
@@ -199,20 +205,20 @@ func listJobs(call *tool.Call, args []string) error {
 	if len(args) > 0 {
 		host = args[0]
 	}
-	var rep apiv1.ListJobsReply
-	req := &apiv1.ListJobsRequest{
+	var reply apiv1.ListJobsReply
+	request := &apiv1.ListJobsRequest{
 		Filter: &apiv1.JobFilter{
 			States: []uint32{uint32(spec.Running), uint32(spec.Suspended)},
 			Nodes:  []string{host},
 		},
 	}
-	if err := fetch.Jobs(call, req, &rep); err != nil {
+	if err := fetch.Jobs(call, request, &reply); err != nil {
 		return fetch.JobsError(err)
 	}
-	var b strings.Builder
-	b.WriteString("JOBID\n")
-	for _, j := range rep.GetJobs() {
-		fmt.Fprintf(&b, "%d\n", j.GetJobId())
+	var text strings.Builder
+	text.WriteString("JOBID\n")
+	for _, job := range reply.GetJobs() {
+		fmt.Fprintf(&text, "%d\n", job.GetJobId())
 	}
-	return call.WriteOut([]byte(b.String()))
+	return call.WriteOut([]byte(text.String()))
 }

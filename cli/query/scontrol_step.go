@@ -19,7 +19,7 @@ import (
 // the job. A step has nothing else that could change.
 func updateStep(call *tool.Call, name string, rest []setting) error {
 	job, step, one := strings.Cut(name, ".")
-	req := &apiv1.ControlJobsRequest{
+	request := &apiv1.ControlJobsRequest{
 		Verb:    apiv1.ControlJobsRequest_UPDATE_STEP,
 		Changes: map[string]string{},
 	}
@@ -30,13 +30,13 @@ func updateStep(call *tool.Call, name string, rest []setting) error {
 				": only numbered steps have a time limit of their own")
 		}
 		number := int32(n)
-		req.Step = &number
+		request.Step = &number
 	}
 	list, err := jobArgs([]string{job})
 	if err != nil {
 		return err
 	}
-	req.Jobs = list
+	request.Jobs = list
 	for _, s := range rest {
 		if pickWord([]string{"timelimit"}, strings.ToLower(s.key)) == "" {
 			return tool.Fail(
@@ -45,12 +45,12 @@ func updateStep(call *tool.Call, name string, rest []setting) error {
 				"Request aborted",
 			)
 		}
-		req.Changes["timelimit"] = s.value
+		request.Changes["timelimit"] = s.value
 	}
-	if len(req.Changes) == 0 {
+	if len(request.Changes) == 0 {
 		return tool.Fail(1, "No changes specified")
 	}
-	return controlJobs(call, req, false)
+	return controlJobs(call, request)
 }
 
 // notifyJob sends a line to who follows a job.
@@ -69,7 +69,6 @@ func notifyJob(call *tool.Call, args []string) error {
 			Jobs:    jobs,
 			Message: strings.Join(args[1:], " "),
 		},
-		false,
 	)
 }
 
@@ -81,11 +80,13 @@ func isResize(key string) bool {
 // resizeScripts writes, for each of the jobs that run, two files into the working
 // folder: sourced in the job's shell they tell it of the nodes that it keeps.
 func resizeScripts(call *tool.Call, jobs []string) error {
-	var rep apiv1.ListJobsReply
-	if err := fetch.Jobs(call, &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{Jobs: jobs}, Detail: true}, &rep); err != nil {
+	var reply apiv1.ListJobsReply
+	if err := fetch.Jobs(
+		call, &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{Jobs: jobs}, Detail: true}, &reply,
+	); err != nil {
 		return fetch.JobsError(err)
 	}
-	for _, job := range rep.GetJobs() {
+	for _, job := range reply.GetJobs() {
 		if spec.JobState(job.GetState()) != spec.Running {
 			continue
 		}
@@ -121,14 +122,14 @@ func resizeScripts(call *tool.Call, jobs []string) error {
 func resizedVariables(job *apiv1.JobInfo) [][2]string {
 	var names []string
 	var cpus []int64
-	for _, n := range job.GetAllocation() {
-		if !n.GetDone() && !n.GetLeaving() {
+	for _, allocation := range job.GetAllocation() {
+		if !allocation.GetDone() && !allocation.GetLeaving() {
 			names, cpus = append(
 				names,
-				n.GetName(),
+				allocation.GetName(),
 			), append(
 				cpus,
-				int64(spec.Bitset(n.GetCpus()).Count()),
+				int64(spec.Bitset(allocation.GetCpus()).Count()),
 			)
 		}
 	}

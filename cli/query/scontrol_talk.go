@@ -78,9 +78,9 @@ func readCommands(call *tool.Call) error {
 func carryOutLine(call *tool.Call, words []string) error {
 	if undo, ok := scontrolSwitches()[strings.ToLower(words[0])]; ok && len(words) == 1 {
 		kept := opt.New()
-		for _, o := range call.Command.AllOptions() {
-			if v, has := call.Opts.Get(o.Long); has && o.Long != undo {
-				kept.Put(o.Long, v.Text, v.Has, v.From)
+		for _, option := range call.Command.AllOptions() {
+			if value, has := call.Opts.Get(option.Long); has && option.Long != undo {
+				kept.Put(option.Long, value.Text, value.Has, value.From)
 			}
 		}
 		kept.Put(strings.ToLower(words[0]), "", false, opt.FromCommand)
@@ -89,9 +89,9 @@ func carryOutLine(call *tool.Call, words []string) error {
 	}
 	one := *call
 	one.Opts = opt.New()
-	for _, o := range call.Command.AllOptions() {
-		if v, has := call.Opts.Get(o.Long); has {
-			one.Opts.Put(o.Long, v.Text, v.Has, v.From)
+	for _, option := range call.Command.AllOptions() {
+		if value, has := call.Opts.Get(option.Long); has {
+			one.Opts.Put(option.Long, value.Text, value.Has, value.From)
 		}
 	}
 	var err error

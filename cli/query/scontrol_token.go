@@ -11,7 +11,7 @@ import (
 
 // userToken prints a token as a line that a shell can evaluate.
 func userToken(call *tool.Call, args []string) error {
-	req := &apiv1.CreateUserTokenRequest{}
+	request := &apiv1.CreateUserTokenRequest{}
 	for _, a := range args {
 		key, value, _ := strings.Cut(a, "=")
 		switch strings.ToLower(key) {
@@ -20,11 +20,11 @@ func userToken(call *tool.Call, args []string) error {
 			if err != nil || seconds == 0 {
 				return call.Errorf("lifespan=%s: expected a number of seconds", value)
 			}
-			req.Lifetime = int64(spec.Span(seconds) * spec.Second)
+			request.Lifetime = int64(spec.Span(seconds) * spec.Second)
 		case "username":
-			req.User = value
+			request.User = value
 		case "scope":
-			req.Scope = value
+			request.Scope = value
 		default:
 			return call.Errorf(
 				"Invalid keyword: %s (scontrol token knows lifespan=, username= and scope=)",
@@ -32,9 +32,9 @@ func userToken(call *tool.Call, args []string) error {
 			)
 		}
 	}
-	var rep apiv1.CreateUserTokenReply
-	if err := call.RPC(tool.MethodUserToken, req, &rep); err != nil {
+	var reply apiv1.CreateUserTokenReply
+	if err := call.RPC(tool.MethodUserToken, request, &reply); err != nil {
 		return err
 	}
-	return call.WriteOut([]byte("SLURM_JWT=" + rep.GetToken() + "\n"))
+	return call.WriteOut([]byte("SLURM_JWT=" + reply.GetToken() + "\n"))
 }

@@ -15,15 +15,17 @@ import (
 
 // loadTopologies gets the topologies from the controller. The first is the cluster's default.
 func loadTopologies(call *tool.Call) ([]*apiv1.TopologyInfo, error) {
-	var rep apiv1.GetConfigReply
-	if err := call.RPC(tool.MethodGetConfig, &apiv1.GetConfigRequest{}, &rep); err != nil {
-		r := tool.ExplainError(err)
-		return nil, tool.Fail(1, append(r.Preamble("scontrol"), "slurm_load_topo error: "+r.Text)...)
+	var reply apiv1.GetConfigReply
+	if err := call.RPC(tool.MethodGetConfig, &apiv1.GetConfigRequest{}, &reply); err != nil {
+		refusal := tool.ExplainError(err)
+		return nil, tool.Fail(
+			1, append(refusal.Preamble("scontrol"), "slurm_load_topo error: "+refusal.Text)...,
+		)
 	}
-	all := rep.GetTopologies()
+	all := reply.GetTopologies()
 	if len(all) == 0 {
 		// A controller of an older release sends the switches of its only topology.
-		all = []*apiv1.TopologyInfo{{Switches: rep.GetTopology()}}
+		all = []*apiv1.TopologyInfo{{Switches: reply.GetTopology()}}
 	}
 	if len(all) == 1 && len(all[0].GetSwitches())+len(all[0].GetBlocks()) == 0 {
 		return nil, tool.Fail(0, "scontrol: error: No topology information available")
@@ -37,45 +39,45 @@ func showTopoConf(call *tool.Call) error {
 	if err != nil {
 		return err
 	}
-	var b strings.Builder
-	b.WriteString("---\n")
+	var text strings.Builder
+	text.WriteString("---\n")
 	for i, topology := range all {
 		name := cmp.Or(topology.GetName(), "default")
-		fmt.Fprintf(&b, "- topology: %s\n  cluster_default: %t\n", name, i == 0)
-		writeTopology(&b, topology)
+		fmt.Fprintf(&text, "- topology: %s\n  cluster_default: %t\n", name, i == 0)
+		writeTopology(&text, topology)
 	}
-	return call.WriteOut([]byte(b.String()))
+	return call.WriteOut([]byte(text.String()))
 }
 
 // writeTopology writes the switches or blocks of a topology as topology.yaml has them.
-func writeTopology(b *strings.Builder, topology *apiv1.TopologyInfo) {
+func writeTopology(text *strings.Builder, topology *apiv1.TopologyInfo) {
 	switch {
 	case len(topology.GetSwitches()) > 0:
-		b.WriteString("  tree:\n    switches:\n")
+		text.WriteString("  tree:\n    switches:\n")
 		for _, unit := range topology.GetSwitches() {
-			fmt.Fprintf(b, "      - switch: %s\n", unit.GetName())
+			fmt.Fprintf(text, "      - switch: %s\n", unit.GetName())
 			if len(unit.GetSwitches()) > 0 {
-				fmt.Fprintf(b, "        children: %s\n", hostlist.Fold(unit.GetSwitches()))
+				fmt.Fprintf(text, "        children: %s\n", hostlist.Fold(unit.GetSwitches()))
 			} else {
-				fmt.Fprintf(b, "        nodes: %s\n", hostlist.Fold(unit.GetNodes()))
+				fmt.Fprintf(text, "        nodes: %s\n", hostlist.Fold(unit.GetNodes()))
 			}
 		}
 	case len(topology.GetBlocks()) > 0:
-		b.WriteString("  block:\n")
+		text.WriteString("  block:\n")
 		if sizes := topology.GetBlockSizes(); len(sizes) > 0 {
 			texts := make([]string, len(sizes))
 			for i, size := range sizes {
 				texts[i] = tool.Itoa(size)
 			}
-			fmt.Fprintf(b, "    block_sizes: [%s]\n", strings.Join(texts, ", "))
+			fmt.Fprintf(text, "    block_sizes: [%s]\n", strings.Join(texts, ", "))
 		}
-		b.WriteString("    blocks:\n")
+		text.WriteString("    blocks:\n")
 		for _, unit := range topology.GetBlocks() {
 			nodes := hostlist.Fold(unit.GetNodes())
-			fmt.Fprintf(b, "      - block: %s\n        nodes: %s\n", unit.GetName(), nodes)
+			fmt.Fprintf(text, "      - block: %s\n        nodes: %s\n", unit.GetName(), nodes)
 		}
 	default:
-		b.WriteString("  flat: true\n")
+		text.WriteString("  flat: true\n")
 	}
 }
 

@@ -35,12 +35,14 @@ func writeScript(call *tool.Call, job string, to []string) error {
 	if !tool.ValidJob(job) {
 		return tool.Fail(1, "invalid job id: "+job)
 	}
-	req := &apiv1.AcctScriptQuery{Jobs: []string{job}}
-	var rep apiv1.AcctScriptReply
-	if err := fetch.UpToDate(call, tool.MethodAcctScripts, req, &rep, func(seq uint64) { req.MinSeq = seq }); err != nil {
+	request := &apiv1.AcctScriptQuery{Jobs: []string{job}}
+	var reply apiv1.AcctScriptReply
+	if err := fetch.UpToDate(call, tool.MethodAcctScripts, request, &reply, func(seq uint64) {
+		request.MinSeq = seq
+	}); err != nil {
 		return err
 	}
-	list := rep.GetScripts()
+	list := reply.GetScripts()
 	if len(list) == 0 || list[len(list)-1].GetMissing() {
 		return tool.Fail(1, "job script retrieval failed: "+spec.CodeInvalidJobID.String())
 	}
@@ -82,24 +84,26 @@ func writeTo(call *tool.Call, file string, data []byte, done string) error {
 
 // writeConfig writes the configuration in force as a slurm.conf that means the same.
 func writeConfig(call *tool.Call, to []string) error {
-	var rep apiv1.GetConfigReply
-	if err := call.RPC(tool.MethodGetConfig, &apiv1.GetConfigRequest{}, &rep); err != nil {
-		r := tool.ExplainError(err)
-		return tool.Fail(1, append(r.Preamble("scontrol"), "slurm_load_ctl_conf error: "+r.Text)...)
+	var reply apiv1.GetConfigReply
+	if err := call.RPC(tool.MethodGetConfig, &apiv1.GetConfigRequest{}, &reply); err != nil {
+		refusal := tool.ExplainError(err)
+		return tool.Fail(
+			1, append(refusal.Preamble("scontrol"), "slurm_load_ctl_conf error: "+refusal.Text)...,
+		)
 	}
 	file := "slurm.conf." + call.Now().In(call.Loc).Format("20060102150405")
 	if len(to) > 0 {
 		file = to[0]
 	}
-	return writeTo(call, file, configText(&rep), "Slurm config saved to "+file+"\n")
+	return writeTo(call, file, configText(&reply), "Slurm config saved to "+file+"\n")
 }
 
 // configText writes the entries as slurm.conf has them: a key on each line, and each
 // record on one line, where the key that begins it comes again.
-func configText(rep *apiv1.GetConfigReply) []byte {
-	var b []byte
+func configText(reply *apiv1.GetConfigReply) []byte {
+	var buffer []byte
 	open := false
-	for _, entry := range rep.GetEntries() {
+	for _, entry := range reply.GetEntries() {
 		value := entry.GetValue()
 		if strings.ContainsAny(value, " \t#") && !strings.HasPrefix(value, `"`) {
 			value = `"` + value + `"`
@@ -107,19 +111,19 @@ func configText(rep *apiv1.GetConfigReply) []byte {
 		switch {
 		case entry.GetRecord() == "" || strings.EqualFold(entry.GetKey(), entry.GetRecord()):
 			if open {
-				b = append(b, '\n')
+				buffer = append(buffer, '\n')
 			}
 			open = entry.GetRecord() != ""
 		default:
-			b = append(b, ' ')
+			buffer = append(buffer, ' ')
 		}
-		b = append(b, entry.GetKey()+"="+value...)
+		buffer = append(buffer, entry.GetKey()+"="+value...)
 		if !open {
-			b = append(b, '\n')
+			buffer = append(buffer, '\n')
 		}
 	}
 	if open {
-		b = append(b, '\n')
+		buffer = append(buffer, '\n')
 	}
-	return b
+	return buffer
 }

@@ -70,26 +70,33 @@ type of Slurm does have its name and number, others their own name and 0. Calls 
 }
 
 func showStatistics(call *tool.Call) error {
-	var rep apiv1.DiagReply
-	if err := call.RPC(tool.MethodDiag, &apiv1.DiagRequest{Anew: call.Opts.On("reset")}, &rep); err != nil {
-		r := tool.ExplainError(err)
-		return tool.Fail(1, append(r.Preamble("sdiag"), "slurm_get_statistics: "+r.Text)...)
+	var reply apiv1.DiagReply
+	if err := call.RPC(
+		tool.MethodDiag, &apiv1.DiagRequest{Anew: call.Opts.On("reset")}, &reply,
+	); err != nil {
+		refusal := tool.ExplainError(err)
+		return tool.Fail(
+			1, append(refusal.Preamble("sdiag"), "slurm_get_statistics: "+refusal.Text)...,
+		)
 	}
 	if call.Opts.On("reset") {
 		return call.WriteOut([]byte("Reset scheduling statistics\n"))
 	}
-	methods := methodFigures(rep.GetMethods())
-	callers := callerFigures(call, rep.GetCallers())
+	methods := methodFigures(reply.GetMethods())
+	callers := callerFigures(call, reply.GetCallers())
 	sortFigures(call, methods)
 	sortFigures(call, callers)
 	if render.WantsDocument(call) {
 		return render.Answer(
 			call,
 			"openapi_diag_resp",
-			tree.Member{Key: "statistics", Value: append(diagTree(&rep), figureTrees(methods, callers)...)},
+			tree.Member{
+				Key:   "statistics",
+				Value: append(diagTree(&reply), figureTrees(methods, callers)...),
+			},
 		)
 	}
-	return call.WriteOut([]byte(diagText(&rep, call.Loc) + figuresText(methods, callers)))
+	return call.WriteOut([]byte(diagText(&reply, call.Loc) + figuresText(methods, callers)))
 }
 
 func toMicros(ns int64) int64 { return ns / int64(spec.Microsecond) }
@@ -102,27 +109,27 @@ func meanOf(total int64, n uint64) int64 {
 }
 
 // diagText lays the figures out as sdiag does.
-func diagText(diag *apiv1.DiagReply, loc *time.Location) string {
+func diagText(diag *apiv1.DiagReply, zone *time.Location) string {
 	at := func(ns int64) string {
 		return fmt.Sprintf(
 			"%s (%d)",
-			time.Unix(ns/tool.Second, 0).In(loc).Format("Mon Jan _2 15:04:05 2006"),
+			time.Unix(ns/tool.Second, 0).In(zone).Format("Mon Jan _2 15:04:05 2006"),
 			ns/tool.Second,
 		)
 	}
-	var b strings.Builder
+	var text strings.Builder
 	rule := strings.Repeat("*", 55) + "\n"
 	fmt.Fprintf(
-		&b,
+		&text,
 		"%ssdiag output at %s\nData since      %s\n%s",
 		rule,
 		at(diag.GetNow()),
 		at(diag.GetStartedAt()),
 		rule,
 	)
-	fmt.Fprintf(&b, "DBD Agent queue size: %d\n\n", accountingLag(diag))
+	fmt.Fprintf(&text, "DBD Agent queue size: %d\n\n", accountingLag(diag))
 	fmt.Fprintf(
-		&b,
+		&text,
 		"Jobs submitted: %d\nJobs started:   %d\nJobs completed: %d\nJobs canceled:  %d\nJobs failed:    %d\n\n",
 		diag.GetJobsSubmitted(),
 		diag.GetJobsStarted(),
@@ -131,39 +138,43 @@ func diagText(diag *apiv1.DiagReply, loc *time.Location) string {
 		diag.GetJobsFailed(),
 	)
 	fmt.Fprintf(
-		&b,
+		&text,
 		"Job states ts:  %s\nJobs pending:   %d\nJobs running:   %d\n\n",
 		at(diag.GetNow()),
 		diag.GetPending(),
 		diag.GetRunning(),
 	)
 	fmt.Fprintf(
-		&b,
+		&text,
 		"Main schedule statistics (microseconds):\n\tLast cycle:   %d\n\tMax cycle:    %d\n\tTotal cycles: %d\n",
 		toMicros(diag.GetPassLast()),
 		toMicros(diag.GetPassMax()),
 		diag.GetPasses(),
 	)
-	fmt.Fprintf(&b, "\tMean cycle:   %d\n", toMicros(meanOf(diag.GetPassTotal(), diag.GetPasses())))
+	fmt.Fprintf(
+		&text, "\tMean cycle:   %d\n", toMicros(meanOf(diag.GetPassTotal(), diag.GetPasses())),
+	)
 	if up := diag.GetNow() - diag.GetStartedAt(); up >= 60*tool.Second {
-		fmt.Fprintf(&b, "\tCycles per minute: %d\n", int64(diag.GetPasses())/(up/(60*tool.Second)))
+		fmt.Fprintf(
+			&text, "\tCycles per minute: %d\n", int64(diag.GetPasses())/(up/(60*tool.Second)),
+		)
 	}
 	fmt.Fprintf(
-		&b,
+		&text,
 		"\tLast queue length: %d\n\tQuick cycles: %d\n\nMain scheduler exit:\n\t%s\n\n",
 		diag.GetPending(),
 		diag.GetQuickPasses(),
 		cmp.Or(diag.GetPassExit(), "End of job queue"),
 	)
 	fmt.Fprintf(
-		&b,
+		&text,
 		"Backfilling stats\n\tTotal backfilled jobs (since last slurm start): %d\n\tLast depth cycle: %d\n\tLast queue length: %d\n\n",
 		diag.GetJobsBackfilled(),
 		diag.GetPassDepth(),
 		diag.GetPending(),
 	)
 	fmt.Fprintf(
-		&b,
+		&text,
 		"Ledger\n\tLast event:         %d\n\tLog position:       %d\n\tLast append (usec): %d\n\tAccounted up to:    %d\n\tAgents connected:   %d\n"+
 			"\tStale reports:      %d\n\tDropped proposals:  %d\n",
 		diag.GetSeq(),
@@ -174,10 +185,10 @@ func diagText(diag *apiv1.DiagReply, loc *time.Location) string {
 		diag.GetStaleReports(),
 		diag.GetDroppedProposals(),
 	)
-	for _, e := range diag.GetMore() {
-		fmt.Fprintf(&b, "\t%s: %s\n", e.GetKey(), e.GetValue())
+	for _, entry := range diag.GetMore() {
+		fmt.Fprintf(&text, "\t%s: %s\n", entry.GetKey(), entry.GetValue())
 	}
-	return b.String()
+	return text.String()
 }
 
 // accountingLag is how many events accounting has not taken in yet.

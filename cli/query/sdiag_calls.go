@@ -36,7 +36,7 @@ func messageTypes() map[string]callFigure {
 
 func methodFigures(list []*apiv1.CallFigure) []callFigure {
 	types := messageTypes()
-	var out []callFigure
+	var figures []callFigure
 	for _, figure := range list {
 		line := callFigure{name: figure.GetName()}
 		if of, known := types[figure.GetName()]; known {
@@ -44,13 +44,13 @@ func methodFigures(list []*apiv1.CallFigure) []callFigure {
 		}
 		line.count = figure.GetCount()
 		line.nanos = figure.GetNanos()
-		out = append(out, line)
+		figures = append(figures, line)
 	}
-	return out
+	return figures
 }
 
 func callerFigures(call *tool.Call, list []*apiv1.CallFigure) []callFigure {
-	var out []callFigure
+	var figures []callFigure
 	for _, figure := range list {
 		line := callFigure{
 			name:  figure.GetName(),
@@ -61,9 +61,9 @@ func callerFigures(call *tool.Call, list []*apiv1.CallFigure) []callFigure {
 		if uid, err := strconv.ParseInt(call.UserID(figure.GetName()), 10, 64); err == nil {
 			line.id = uid
 		}
-		out = append(out, line)
+		figures = append(figures, line)
 	}
-	return out
+	return figures
 }
 
 // unknownUser is the number of a user whom this host does not know: nobody's.
@@ -87,22 +87,22 @@ func sortFigures(call *tool.Call, list []callFigure) {
 
 // figuresText lays the tables out as sdiag does.
 func figuresText(methods, callers []callFigure) string {
-	var b strings.Builder
+	var text strings.Builder
 	table := func(title string, list []callFigure, head func(f *callFigure) string) {
-		b.WriteString("\nRemote Procedure Call statistics by " + title + "\n")
+		text.WriteString("\nRemote Procedure Call statistics by " + title + "\n")
 		for i := range list {
-			f := &list[i]
-			fmt.Fprintf(&b, "\t%s count:%-6d ave_time:%-6d total_time:%d\n",
-				head(f), f.count, f.meanTime(), f.totalTime())
+			figure := &list[i]
+			fmt.Fprintf(&text, "\t%s count:%-6d ave_time:%-6d total_time:%d\n",
+				head(figure), figure.count, figure.meanTime(), figure.totalTime())
 		}
 	}
-	table("message type", methods, func(f *callFigure) string {
-		return fmt.Sprintf("%-40s(%5d)", f.name, f.id)
+	table("message type", methods, func(figure *callFigure) string {
+		return fmt.Sprintf("%-40s(%5d)", figure.name, figure.id)
 	})
-	table("user", callers, func(f *callFigure) string {
-		return fmt.Sprintf("%-16s(%8d)", f.name, f.id)
+	table("user", callers, func(figure *callFigure) string {
+		return fmt.Sprintf("%-16s(%8d)", figure.name, figure.id)
 	})
-	return b.String()
+	return text.String()
 }
 
 // figureTrees are the tables as a document has them.
@@ -110,13 +110,13 @@ func figureTrees(methods, callers []callFigure) tree.Object {
 	list := func(figures []callFigure, name, id string) tree.List {
 		out := tree.List{}
 		for i := range figures {
-			f := &figures[i]
+			figure := &figures[i]
 			out = append(out, tree.Object{
-				{Key: name, Value: f.name},
-				{Key: id, Value: f.id},
-				{Key: "count", Value: f.count},
-				{Key: "average_time", Value: f.meanTime()},
-				{Key: "total_time", Value: f.totalTime()},
+				{Key: name, Value: figure.name},
+				{Key: id, Value: figure.id},
+				{Key: "count", Value: figure.count},
+				{Key: "average_time", Value: figure.meanTime()},
+				{Key: "total_time", Value: figure.totalTime()},
 			})
 		}
 		return out

@@ -17,27 +17,28 @@ import (
 
 // sinfoReservations is sinfo -T.
 func sinfoReservations(call *tool.Call) error {
-	rep, err := fetch.Reservations(call)
+	reply, err := fetch.Reservations(call)
 	if err != nil {
 		return err
 	}
-	if len(rep.GetReservations()) == 0 {
+	if len(reply.GetReservations()) == 0 {
 		return call.WriteOut([]byte("No reservations in the system\n"))
 	}
 	width := len("RESV_NAME")
-	for _, r := range rep.GetReservations() {
-		width = max(width, len(r.GetName()))
+	for _, reservation := range reply.GetReservations() {
+		width = max(width, len(reservation.GetName()))
 	}
-	var b strings.Builder
+	var text strings.Builder
 	row := func(name, state, start, end, length, nodes string) {
-		b.WriteString(padText(name, -width) + " " + padText(state, 9) + " " + padText(start, 20) +
+		text.WriteString(padText(name, -width) + " " + padText(state, 9) + " " +
+			padText(start, 20) +
 			" " + padText(end, 20) + " " + padText(length, 12) + "  " + nodes + "\n")
 	}
 	if !call.Opts.On("noheader") {
 		row("RESV_NAME", "STATE", "START_TIME", "END_TIME", "DURATION", "NODELIST")
 	}
-	k := render.NewClock(call.Env)
-	for _, reservation := range rep.GetReservations() {
+	clock := render.NewClock(call.Env)
+	for _, reservation := range reply.GetReservations() {
 		state := "INACTIVE"
 		if reservation.GetActive() {
 			state = "ACTIVE"
@@ -45,13 +46,13 @@ func sinfoReservations(call *tool.Call) error {
 		row(
 			reservation.GetName(),
 			state,
-			k.Time(reservation.GetStart()),
-			k.Time(reservation.GetEnd()),
+			clock.Time(reservation.GetStart()),
+			clock.Time(reservation.GetEnd()),
 			format.Duration((reservation.GetEnd()-reservation.GetStart())/tool.Second),
 			hostlist.FoldSorted(reservation.GetNodes()),
 		)
 	}
-	return call.WriteOut([]byte(b.String()))
+	return call.WriteOut([]byte(text.String()))
 }
 
 // Formats of sinfo's listings, as -O takes them.
@@ -158,30 +159,30 @@ func runSinfo(call *tool.Call) error {
 }
 
 func sinfoQuery(call *tool.Call) (*nodeQuery, error) {
-	o := call.Opts
-	query := &nodeQuery{dated: o.On("long") || o.On("iterate")}
+	values := call.Opts
+	query := &nodeQuery{dated: values.On("long") || values.On("iterate")}
 	names, plain := sinfoFormat, false
-	switch long := o.On("long"); {
-	case o.On("list-reasons") && long:
+	switch long := values.On("long"); {
+	case values.On("list-reasons") && long:
 		names = sinfoReasonsLong
-	case o.On("list-reasons"):
+	case values.On("list-reasons"):
 		names = sinfoReasons
-	case o.On("Node") && long:
+	case values.On("Node") && long:
 		names = sinfoNodesLong
-	case o.On("Node"):
+	case values.On("Node"):
 		names = sinfoNodes
-	case o.On("summarize"):
+	case values.On("summarize"):
 		names = sinfoSummary
 	case long:
 		names = sinfoLong
 	default:
 		plain = true
 	}
-	short, hasShort := o.Get("format")
-	wide, hasWide := o.Get("Format")
+	short, hasShort := values.Get("format")
+	wide, hasWide := values.Get("Format")
 	query.fit = true
 	typed := func(v opt.Value, has bool) bool { return has && v.From == opt.FromCommand }
-	if o.On("long") && (typed(short, hasShort) || typed(wide, hasWide)) {
+	if values.On("long") && (typed(short, hasShort) || typed(wide, hasWide)) {
 		return nil, call.Errorf("--long and --format, --Format exclude each other")
 	}
 	var err error
@@ -201,12 +202,12 @@ func sinfoQuery(call *tool.Call) (*nodeQuery, error) {
 	if err := query.resolveColumns(strings.EqualFold(names, "all")); err != nil {
 		return nil, call.Errorf("%v", err)
 	}
-	text := o.Text("sort")
+	text := values.Text("sort")
 	switch {
 	case text != "":
-	case o.On("Node"):
+	case values.On("Node"):
 		text = "N"
-	case o.On("list-reasons"):
+	case values.On("list-reasons"):
 		text = "E,u,N"
 	default:
 		text = "#P,-t"
@@ -235,9 +236,9 @@ func (q *nodeQuery) resolveColumns(all bool) error {
 	}
 	plain := func(s string) string { return strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(s)) }
 	for _, token := range q.columns {
-		i := slices.IndexFunc(fields, func(f nodeField) bool {
-			return f.letter == token.Field ||
-				(len(token.Field) > 1 && plain(f.name) == plain(token.Field))
+		i := slices.IndexFunc(fields, func(field nodeField) bool {
+			return field.letter == token.Field ||
+				(len(token.Field) > 1 && plain(field.name) == plain(token.Field))
 		})
 		if i < 0 {
 			return errBadNodeField(token.Field)
@@ -254,7 +255,7 @@ type errBadNodeField string
 func (e errBadNodeField) Error() string { return "Invalid node format specification: " + string(e) }
 
 func nodeSortKeys(text string) ([]render.SortKey, error) {
-	var out []render.SortKey
+	var keys []render.SortKey
 	fields := nodeFields()
 	for _, part := range tool.SplitList(text) {
 		key := render.SortKey{}
@@ -268,9 +269,9 @@ func nodeSortKeys(text string) ([]render.SortKey, error) {
 		} else {
 			return nil, errBadSort(text)
 		}
-		out = append(out, key)
+		keys = append(keys, key)
 	}
-	return out, nil
+	return keys, nil
 }
 
 // errBadSort is Slurm's text for an order that cannot be read.
@@ -286,9 +287,9 @@ func sinfoOnce(call *tool.Call, query *nodeQuery) error {
 	var nodes apiv1.ListNodesReply
 	var parts apiv1.ListPartitionsReply
 	if err := call.RPCAll(tool.Request{Method: tool.MethodListPartitions, Req: &apiv1.ListPartitionsRequest{}, Resp: &parts}, tool.Request{Method: tool.MethodListNodes, Req: &apiv1.ListNodesRequest{Future: call.Opts.On("future")}, Resp: &nodes}); err != nil {
-		r := tool.ExplainError(err)
-		return tool.Fail(1, append(r.Preamble(call.Command.Name), "slurm_load_partitions: "+
-			r.Text)...)
+		refusal := tool.ExplainError(err)
+		return tool.Fail(1, append(refusal.Preamble(call.Command.Name), "slurm_load_partitions: "+
+			refusal.Text)...)
 	}
 	keep, err := nodeFilter(call)
 	if err != nil {
@@ -309,7 +310,7 @@ func sinfoOnce(call *tool.Call, query *nodeQuery) error {
 		groupBy{
 			exact:  call.Opts.On("exact"),
 			byNode: call.Opts.On("Node"),
-			empty:  !filtersNodes(call),
+			empty:  query.showsPartitions() && !call.Opts.On("Node"),
 		},
 	)
 	view := &render.NodeView{
@@ -326,23 +327,20 @@ func sinfoOnce(call *tool.Call, query *nodeQuery) error {
 	return call.WriteOut(query.text(groups, view, !call.Opts.On("noheader")))
 }
 
-// filtersNodes tells that only some nodes are asked for, so that partitions without
-// any are left out.
-func filtersNodes(call *tool.Call) bool {
-	for _, o := range [...]string{"nodes", "states", "dead", "responding", "list-reasons", "Node"} {
-		if call.Opts.On(o) {
-			return true
-		}
-	}
-	return false
+// showsPartitions tells that a column names partitions. Then one without a node that is asked
+// for has a line too.
+func (q *nodeQuery) showsPartitions() bool {
+	return slices.ContainsFunc(q.fields, func(field *nodeField) bool {
+		return field.letter == "P" || field.letter == "R"
+	})
 }
 
 // nodeFilter makes the filter of -n, -t, -d, -r and -R.
 func nodeFilter(call *tool.Call) (func(n *apiv1.NodeInfo) bool, error) {
-	o := call.Opts
+	values := call.Opts
 	var names map[string]bool
-	if o.On("nodes") {
-		list, err := hostlist.Expand(o.Text("nodes"))
+	if values.On("nodes") {
+		list, err := hostlist.Expand(values.Text("nodes"))
 		if err != nil {
 			return nil, call.Errorf("%v", err)
 		}
@@ -352,7 +350,7 @@ func nodeFilter(call *tool.Call) (func(n *apiv1.NodeInfo) bool, error) {
 		}
 	}
 	var states [][]string // any of these, each of whose words must hold
-	for _, alt := range tool.SplitList(strings.ToLower(o.Text("states"))) {
+	for _, alt := range tool.SplitList(strings.ToLower(values.Text("states"))) {
 		words := strings.Split(alt, "&")
 		for _, w := range words {
 			if !slices.Contains(render.NodeStateWords(), w) {
@@ -373,9 +371,9 @@ func nodeFilter(call *tool.Call) (func(n *apiv1.NodeInfo) bool, error) {
 		switch {
 		case names != nil && !names[node.GetName()]:
 			return false
-		case o.On("dead") && !silent, o.On("responding") && silent:
+		case values.On("dead") && !silent, values.On("responding") && silent:
 			return false
-		case o.On("list-reasons") && !hasReason(node):
+		case values.On("list-reasons") && !hasReason(node):
 			return false
 		}
 		return in
@@ -442,16 +440,16 @@ func (q *nodeQuery) lineKey(
 	node *apiv1.NodeInfo,
 	by groupBy,
 ) string {
-	var b strings.Builder
+	var text strings.Builder
 	if by.byNode {
-		b.WriteString(partition.GetName() + "\x00" + node.GetName())
+		text.WriteString(partition.GetName() + "\x00" + node.GetName())
 	}
-	for _, f := range q.fields {
-		if f.key != nil && (!f.loose || by.exact) {
-			b.WriteString("\x00" + f.key(partition, node))
+	for _, field := range q.fields {
+		if field.key != nil && (!field.loose || by.exact) {
+			text.WriteString("\x00" + field.key(partition, node))
 		}
 	}
-	return b.String()
+	return text.String()
 }
 
 // sortLines sorts the lines.
@@ -492,8 +490,8 @@ func (q *nodeQuery) sortLines(
 }
 
 func groupRank(group *render.NodeGroup) int {
-	if n := group.First(); n != nil {
-		return render.StateOf(n).Rank()
+	if node := group.First(); node != nil {
+		return render.StateOf(node).Rank()
 	}
 	return -1
 }
@@ -528,37 +526,37 @@ func compareNatural(a, b string) int {
 
 // text lays the lines out.
 func (q *nodeQuery) text(groups []*render.NodeGroup, view *render.NodeView, header bool) []byte {
-	var b []byte
+	var buffer []byte
 	if q.fit {
 		q.widenColumns(groups, view)
 	}
 	if q.dated && header {
-		b = append(b, view.Date()+"\n"...)
+		buffer = append(buffer, view.Date()+"\n"...)
 	}
 	if header {
-		b = append(b, q.before...)
-		for i, t := range q.columns {
-			b = t.Append(b, q.fields[i].head)
+		buffer = append(buffer, q.before...)
+		for i, token := range q.columns {
+			buffer = token.Append(buffer, q.fields[i].head)
 		}
-		b = append(b, '\n')
+		buffer = append(buffer, '\n')
 	}
 	for _, group := range groups {
-		b = append(b, q.before...)
-		for i, t := range q.columns {
-			b = t.Append(b, q.fields[i].text(view, group))
+		buffer = append(buffer, q.before...)
+		for i, token := range q.columns {
+			buffer = token.Append(buffer, q.fields[i].text(view, group))
 		}
-		b = append(b, '\n')
+		buffer = append(buffer, '\n')
 	}
-	return b
+	return buffer
 }
 
 // widenColumns makes room for the longest names of partitions and nodes.
 func (q *nodeQuery) widenColumns(groups []*render.NodeGroup, view *render.NodeView) {
 	for i, field := range q.fields {
-		if t := &q.columns[i]; t.Width > 0 &&
+		if token := &q.columns[i]; token.Width > 0 &&
 			(field.name == "Partition" || field.name == "NodeList") {
-			for _, g := range groups {
-				t.Width = max(t.Width, len(field.text(view, g)))
+			for _, group := range groups {
+				token.Width = max(token.Width, len(field.text(view, group)))
 			}
 		}
 	}

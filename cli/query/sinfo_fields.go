@@ -35,8 +35,8 @@ func ofNode(letter, name, head, none string, get func(n *apiv1.NodeInfo) string)
 	return nodeField{letter: letter, name: name, head: head,
 		key: func(_ *apiv1.PartitionInfo, n *apiv1.NodeInfo) string { return get(n) },
 		text: func(_ *render.NodeView, group *render.NodeGroup) string {
-			if n := group.First(); n != nil {
-				return cmp.Or(get(n), none)
+			if node := group.First(); node != nil {
+				return cmp.Or(get(node), none)
 			}
 			return none
 		}}
@@ -164,10 +164,11 @@ func nodeFields() []nodeField {
 		}),
 		leastColumn("m", "Memory", "MEMORY", (*apiv1.NodeInfo).GetMem),
 		ofNode("o", "NodeAddr", "NODE_ADDR", "", (*apiv1.NodeInfo).GetAddr),
-		plain("A", "NodeAI", "NODES(A/I)", func(_ *render.NodeView, g *render.NodeGroup) string {
-			t := g.Tally(false)
-			return joinSlashes(t[0], t[1])
-		}),
+		plain("A", "NodeAI", "NODES(A/I)",
+			func(_ *render.NodeView, group *render.NodeGroup) string {
+				t := group.Tally(false)
+				return joinSlashes(t[0], t[1])
+			}),
 		plain("F", "NodeAIOT", "NODES(A/I/O/T)", func(_ *render.NodeView, g *render.NodeGroup) string { t := g.Tally(false); return joinSlashes(t[:]...) }),
 		ofNode("n", "NodeHost", "HOSTNAMES", "", func(n *apiv1.NodeInfo) string { return cmp.Or(n.GetHostname(), n.GetName()) }),
 		plain("N", "NodeList", "NODELIST", func(_ *render.NodeView, g *render.NodeGroup) string { return g.List() }),
@@ -184,8 +185,8 @@ func nodeFields() []nodeField {
 		ofPart("r", "Root", "ROOT", func(p *apiv1.PartitionInfo) string { return strings.ToLower(render.YesNo(p.GetRootOnly())) }),
 		ofPart("s", "Size", "JOB_SIZE", jobSize),
 		{letter: "z", name: "SocketCoreThread", head: "S:C:T", loose: true,
-			key: func(_ *apiv1.PartitionInfo, n *apiv1.NodeInfo) string {
-				return joinSlashes(sct[0](n), sct[1](n), sct[2](n))
+			key: func(_ *apiv1.PartitionInfo, node *apiv1.NodeInfo) string {
+				return joinSlashes(sct[0](node), sct[1](node), sct[2](node))
 			},
 			text: func(_ *render.NodeView, group *render.NodeGroup) string {
 				var parts []string
@@ -200,22 +201,22 @@ func nodeFields() []nodeField {
 				return strings.Join(parts, ":")
 			}},
 		leastColumn("X", "Sockets", "SOCKETS", sct[0]),
-		state("t", "StateCompact", func(n *apiv1.NodeInfo) string {
-			s := render.StateOf(n)
-			_, short := s.Words()
-			return short + s.Suffix()
+		state("t", "StateCompact", func(node *apiv1.NodeInfo) string {
+			nodeState := render.StateOf(node)
+			_, short := nodeState.Words()
+			return short + nodeState.Suffix()
 		}),
 		state("T", "StateLong", func(n *apiv1.NodeInfo) string { s := render.StateOf(n); long, _ := s.Words(); return long + s.Suffix() }),
 		state("", "StateComplete", func(n *apiv1.NodeInfo) string { return strings.ToLower(n.GetState()) }),
 		leastColumn("Z", "Threads", "THREADS", sct[2]),
 		ofPart("l", "Time", "TIMELIMIT", func(p *apiv1.PartitionInfo) string { return spanOrInfinite(p.GetMaxTime()) }),
 		{letter: "H", name: "TimeStamp", head: "TIMESTAMP",
-			key: func(_ *apiv1.PartitionInfo, n *apiv1.NodeInfo) string {
-				return tool.Itoa(n.GetReasonTime() / tool.Second)
+			key: func(_ *apiv1.PartitionInfo, node *apiv1.NodeInfo) string {
+				return tool.Itoa(node.GetReasonTime() / tool.Second)
 			},
 			text: func(view *render.NodeView, group *render.NodeGroup) string {
-				if n := group.First(); n != nil && n.GetReason() != "" {
-					return view.Time(n.GetReasonTime())
+				if node := group.First(); node != nil && node.GetReason() != "" {
+					return view.Time(node.GetReasonTime())
 				}
 				return "Unknown"
 			}},

@@ -103,18 +103,22 @@ func prioFields(cluster string) map[string]prioField {
 	weights := func(w *W) string {
 		return joinFactors(w.GetTres(), func(f *apiv1.NamedFactor) string { return formatRounded(f.GetWeighted()) }, true)
 	}
-	sum := func(j *J) float64 {
+	sum := func(jobPriority *J) float64 {
 		var n float64
-		for _, t := range j.GetTres() {
-			n += t.GetWeighted()
+		for _, factor := range jobPriority.GetTres() {
+			n += factor.GetWeighted()
 		}
 		return n
 	}
-	out["T"] = prioField{"TRES", func(j *J) string {
-		return joinFactors(j.GetTres(), func(f *apiv1.NamedFactor) string { return formatRounded(f.GetWeighted()) }, false)
+	out["T"] = prioField{"TRES", func(jobPriority *J) string {
+		return joinFactors(jobPriority.GetTres(), func(f *apiv1.NamedFactor) string {
+			return formatRounded(f.GetWeighted())
+		}, false)
 	}, weights, sum}
-	out["t"] = prioField{"TRES", func(j *J) string {
-		return joinFactors(j.GetTres(), func(f *apiv1.NamedFactor) string { return strconv.FormatFloat(f.GetNorm(), 'f', 2, 64) }, false)
+	out["t"] = prioField{"TRES", func(jobPriority *J) string {
+		return joinFactors(jobPriority.GetTres(), func(f *apiv1.NamedFactor) string {
+			return strconv.FormatFloat(f.GetNorm(), 'f', 2, 64)
+		}, false)
 	}, weights, sum}
 	return out
 }
@@ -159,11 +163,11 @@ func runSprio(call *tool.Call) error {
 }
 
 func showPriorities(call *tool.Call) error {
-	var rep apiv1.PrioritiesReply
-	if err := call.RPC(tool.MethodPriorities, &apiv1.PrioritiesRequest{}, &rep); err != nil {
+	var reply apiv1.PrioritiesReply
+	if err := call.RPC(tool.MethodPriorities, &apiv1.PrioritiesRequest{}, &reply); err != nil {
 		return err
 	}
-	weights := rep.GetWeights()
+	weights := reply.GetWeights()
 	if weights.GetBasic() {
 		return tool.Fail(
 			1,
@@ -176,38 +180,38 @@ func showPriorities(call *tool.Call) error {
 	if err != nil {
 		return call.Errorf("%v", err)
 	}
-	fields := prioFields(rep.GetCluster())
-	for _, t := range tokens {
-		if _, ok := fields[t.Field]; !ok {
-			return tool.Fail(1, "sprio: error: Invalid job format specification: "+t.Field)
+	fields := prioFields(reply.GetCluster())
+	for _, token := range tokens {
+		if _, ok := fields[token.Field]; !ok {
+			return tool.Fail(1, "sprio: error: Invalid job format specification: "+token.Field)
 		}
 	}
-	jobs, err := sprioJobs(call, &rep, fields)
+	jobs, err := sprioJobs(call, &reply, fields)
 	if err != nil {
 		return err
 	}
 	if render.WantsDocument(call) {
 		return prioritiesDocument(call, jobs, weights)
 	}
-	var b []byte
+	var buffer []byte
 	line := func(text func(f prioField) string) {
-		b = append(b, before...)
-		for _, t := range tokens {
-			b = t.Append(b, text(fields[t.Field]))
+		buffer = append(buffer, before...)
+		for _, token := range tokens {
+			buffer = token.Append(buffer, text(fields[token.Field]))
 		}
-		b = append(b, '\n')
+		buffer = append(buffer, '\n')
 	}
 	if !call.Opts.On("noheader") {
 		line(func(f prioField) string { return f.head })
 	}
 	if call.Opts.On("weights") {
 		line(func(f prioField) string { return f.weight(weights) })
-		return call.WriteOut(b)
+		return call.WriteOut(buffer)
 	}
-	for _, j := range jobs {
-		line(func(f prioField) string { return f.text(j) })
+	for _, priority := range jobs {
+		line(func(f prioField) string { return f.text(priority) })
 	}
-	return call.WriteOut(b)
+	return call.WriteOut(buffer)
 }
 
 // prioritiesDocument is sprio --json: each component with its weight and without.
@@ -326,7 +330,7 @@ func sprioFormat(call *tool.Call, weights *apiv1.PriorityWeights) string {
 // sprioJobs chooses and sorts.
 func sprioJobs(
 	call *tool.Call,
-	rep *apiv1.PrioritiesReply,
+	reply *apiv1.PrioritiesReply,
 	fields map[string]prioField,
 ) ([]*apiv1.JobPriority, error) {
 	users, parts := tool.SplitList(
@@ -347,34 +351,34 @@ func sprioJobs(
 	selects := func(list []string, value string) bool {
 		return len(list) == 0 || slices.Contains(list, value)
 	}
-	var out []*apiv1.JobPriority
-	for _, job := range rep.GetJobs() {
+	var priorities []*apiv1.JobPriority
+	for _, job := range reply.GetJobs() {
 		if selects(users, job.GetUser()) &&
 			selects(parts, job.GetPartition()) &&
 			selects(ids, tool.Itoa(job.GetJobId())) {
-			out = append(out, job)
+			priorities = append(priorities, job)
 		}
 	}
-	if len(ids) > 0 && len(out) == 0 {
-		return nil, tool.Fail(1, "Unable to find jobs matching user/id(s) specified")
+	if len(ids) > 0 && len(priorities) == 0 {
+		return nil, tool.Fail(0, "Unable to find jobs matching user/id(s) specified")
 	}
 	keys := tool.SplitList(cmp.Or(call.Opts.Text("sort"), "i"))
-	for _, k := range slices.Backward(keys) {
-		down := strings.HasPrefix(k, "-")
-		k = strings.TrimLeft(k, "+-")
-		field, ok := fields[k]
+	for _, key := range slices.Backward(keys) {
+		down := strings.HasPrefix(key, "-")
+		key = strings.TrimLeft(key, "+-")
+		field, ok := fields[key]
 		if !ok {
-			return nil, tool.Fail(1, "sprio: error: Invalid sort specification: "+k)
+			return nil, tool.Fail(1, "sprio: error: Invalid sort specification: "+key)
 		}
-		sort.SliceStable(out, func(a, b int) bool {
+		sort.SliceStable(priorities, func(a, b int) bool {
 			if down {
 				a, b = b, a
 			}
 			if field.key != nil {
-				return field.key(out[a]) < field.key(out[b])
+				return field.key(priorities[a]) < field.key(priorities[b])
 			}
-			return field.text(out[a]) < field.text(out[b])
+			return field.text(priorities[a]) < field.text(priorities[b])
 		})
 	}
-	return out, nil
+	return priorities, nil
 }

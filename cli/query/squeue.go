@@ -1,6 +1,7 @@
 package query
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -32,7 +33,10 @@ func Squeue() *tool.Command {
 		About: `Without options: pending, running, suspended and completing jobs, sorted by partition, state and
 descending priority. -o takes %[.][width]letter, -O takes name[:[.][width][suffix]]; "." pads on the left.`,
 		More: func() string {
-			return "Letters of -o: " + fieldList(jobFields(), true) + ".\n\nNames of -O: " + fieldList(jobFields(), false) + "."
+			return "Letters of -o: " + fieldList(jobFields(), true) + ".\n\nNames of -O: " + fieldList(jobFields(), false) +
+				".\n\nEarlyStart and PromisesKept are Muster's own, and ALL leaves them out: when a pending job starts if running jobs end as\n" +
+				"similar runs of their users did, and how many promised starts of the partition were kept. They are filled in for the first\n" +
+				fmt.Sprint(maxRanged) + " jobs with a planned start."
 		},
 		Options: []opt.Option{
 			{Long: "account", Also: "accounts", Short: "A", Arg: "<account_list>", Env: "SQUEUE_ACCOUNT", Help: "only jobs of these accounts"},
@@ -81,6 +85,7 @@ descending priority. -o takes %[.][width]letter, -O takes name[:[.][width][suffi
 		Example: []tool.Example{
 			{Line: "squeue --me", What: "shows your jobs"},
 			{Line: "squeue -t PD --start", What: "shows the planned start of pending jobs"},
+			{Line: "squeue --start -O jobid,earlystart,starttime,promiseskept", What: "shows it as a range, with the share of promises kept"},
 			{Line: "squeue -h -o '%i %T %R' -j 12", What: "prints one job's state for a script"},
 		},
 		Fields: squeueFields,
@@ -137,12 +142,14 @@ func runSqueue(call *tool.Call) error {
 
 // hidesPartitions keeps the jobs that are in a partition which is not hidden.
 func hidesPartitions(call *tool.Call) (func(render.JobRow, int64) bool, error) {
-	var rep apiv1.ListPartitionsReply
-	if err := call.RPC(tool.MethodListPartitions, &apiv1.ListPartitionsRequest{}, &rep); err != nil {
+	var reply apiv1.ListPartitionsReply
+	if err := call.RPC(
+		tool.MethodListPartitions, &apiv1.ListPartitionsRequest{}, &reply,
+	); err != nil {
 		return nil, err
 	}
 	hidden := map[string]bool{}
-	for _, partition := range rep.GetPartitions() {
+	for _, partition := range reply.GetPartitions() {
 		hidden[partition.GetName()] = partition.GetHidden()
 	}
 	return func(row render.JobRow, _ int64) bool {
@@ -174,13 +181,13 @@ type jobQuery struct {
 }
 
 func squeueQuery(call *tool.Call) (*jobQuery, error) {
-	o := call.Opts
+	values := call.Opts
 	query := &jobQuery{
 		req: &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{}},
-		steps: o.On(
+		steps: values.On(
 			"steps",
-		), expand: o.On("array"), parts: o.On("priority"), header: !o.On("noheader"),
-		dated: o.On("long") || o.On("iterate"), structured: render.WantsDocument(call),
+		), expand: values.On("array"), parts: values.On("priority"), header: !values.On("noheader"),
+		dated: values.On("long") || values.On("iterate"), structured: render.WantsDocument(call),
 	}
 	if err := jobFilter(call, query); err != nil {
 		return nil, err
@@ -188,12 +195,12 @@ func squeueQuery(call *tool.Call) (*jobQuery, error) {
 	if err := jobColumns(call, query); err != nil {
 		return nil, err
 	}
-	sortText := o.Text("sort")
+	sortText := values.Text("sort")
 	switch {
 	case sortText != "":
 	case query.steps:
 		sortText = "P,i"
-	case o.On("start"):
+	case values.On("start"):
 		sortText = "P,t,S"
 	default:
 		sortText = "P,t,-p"
@@ -210,24 +217,29 @@ func squeueQuery(call *tool.Call) (*jobQuery, error) {
 // jobFilter fills the request's filter from the options, and what the
 // controller does not filter by into keep.
 func jobFilter(call *tool.Call, query *jobQuery) error {
-	o, filter := call.Opts, query.req.GetFilter()
-	filter.Jobs = tool.SplitJobs(o.Text("jobs"))
-	filter.Users = o.List("user")
-	filter.Accounts = o.List("account")
-	filter.Partitions = o.List("partition")
-	filter.Names = o.List("name")
-	filter.Qos = o.List("qos")
-	if o.On("me") {
+	values, filter := call.Opts, query.req.GetFilter()
+	filter.Jobs = tool.SplitJobs(values.Text("jobs"))
+	for _, id := range filter.GetJobs() {
+		if !tool.ValidTarget(id) {
+			return call.Errorf("Invalid job id: %s", id)
+		}
+	}
+	filter.Users = values.List("user")
+	filter.Accounts = values.List("account")
+	filter.Partitions = values.List("partition")
+	filter.Names = values.List("name")
+	filter.Qos = values.List("qos")
+	if values.On("me") {
 		filter.Users = []string{tool.Itoa(call.UID)}
 	}
-	if o.On("notme") {
+	if values.On("notme") {
 		query.keep = append(
 			query.keep,
 			func(r render.JobRow, _ int64) bool { return r.GetUserId() != call.UID },
 		)
 	}
-	if o.On("nodelist") {
-		names, err := hostlist.Expand(o.Text("nodelist"))
+	if values.On("nodelist") {
+		names, err := hostlist.Expand(values.Text("nodelist"))
 		if err != nil {
 			return call.Errorf("%v", err)
 		}
@@ -236,8 +248,8 @@ func jobFilter(call *tool.Call, query *jobQuery) error {
 	if err := stateFilter(call, query); err != nil {
 		return err
 	}
-	if o.On("steps") {
-		query.stepIDs = tool.SplitJobs(o.Text("steps"))
+	if values.On("steps") {
+		query.stepIDs = tool.SplitJobs(values.Text("steps"))
 		for _, id := range query.stepIDs {
 			job, _, _ := strings.Cut(id, ".")
 			if !slices.Contains(filter.Jobs, job) {
@@ -245,30 +257,32 @@ func jobFilter(call *tool.Call, query *jobQuery) error {
 			}
 		}
 	}
-	if o.On("licenses") {
-		query.keep = append(query.keep, func(r render.JobRow, _ int64) bool {
+	if values.On("licenses") {
+		query.keep = append(query.keep, func(row render.JobRow, _ int64) bool {
 			return slices.ContainsFunc(
-				r.GetSpec().GetLicenses(),
-				func(l *apiv1.Count) bool { return slices.Contains(o.List("licenses"), l.GetName()) },
+				row.GetSpec().GetLicenses(),
+				func(l *apiv1.Count) bool {
+					return slices.Contains(values.List("licenses"), l.GetName())
+				},
 			)
 		})
 	}
-	if o.On("reservation") {
-		query.keep = append(query.keep, func(r render.JobRow, _ int64) bool {
-			return slices.Contains(o.List("reservation"), r.GetSpec().GetReservation())
+	if values.On("reservation") {
+		query.keep = append(query.keep, func(row render.JobRow, _ int64) bool {
+			return slices.Contains(values.List("reservation"), row.GetSpec().GetReservation())
 		})
 	}
 	for _, name := range [...]string{"running-over", "running-under"} {
-		if !o.On(name) {
+		if !values.On(name) {
 			continue
 		}
-		sec, err := format.ParseDuration(o.Text(name))
+		seconds, err := format.ParseDuration(values.Text(name))
 		if err != nil {
 			return call.Errorf("--%s: %v", name, err)
 		}
-		query.keep = append(query.keep, func(r render.JobRow, now int64) bool {
-			ran := render.Elapsed(r.JobInfo, now) / tool.Second
-			return r.State() == spec.Running && (ran > sec) == (name == "running-over")
+		query.keep = append(query.keep, func(row render.JobRow, now int64) bool {
+			ran := render.Elapsed(row.JobInfo, now) / tool.Second
+			return row.State() == spec.Running && (ran > seconds) == (name == "running-over")
 		})
 	}
 	return nil
@@ -277,12 +291,12 @@ func jobFilter(call *tool.Call, query *jobQuery) error {
 // stateFilter reads -t. States that no job of this release can be in match
 // nothing.
 func stateFilter(call *tool.Call, query *jobQuery) error {
-	o, filter := call.Opts, query.req.GetFilter()
-	if o.On("start") && !o.On("states") {
+	values, filter := call.Opts, query.req.GetFilter()
+	if values.On("start") && !values.On("states") {
 		filter.States = []uint32{uint32(spec.Pending)}
 		return nil
 	}
-	states, completing, all, bad := render.ParseStates(o.Text("states"))
+	states, completing, all, bad := render.ParseStates(values.Text("states"))
 	if bad != "" {
 		return tool.Fail(
 			1,
@@ -292,7 +306,7 @@ func stateFilter(call *tool.Call, query *jobQuery) error {
 		)
 	}
 	filter.AllStates, filter.Completing = all, completing
-	if render.OnlyConfiguring(o.Text("states")) {
+	if render.OnlyConfiguring(values.Text("states")) {
 		query.keep = append(
 			query.keep,
 			func(r render.JobRow, _ int64) bool { return r.State() != spec.Running || render.Configuring(r.JobInfo) },
@@ -310,7 +324,7 @@ func stateFilter(call *tool.Call, query *jobQuery) error {
 		filter.AllStates = true
 		query.keep = append(query.keep, func(render.JobRow, int64) bool { return false })
 	}
-	if o.On("start") {
+	if values.On("start") {
 		query.keep = append(query.keep, func(r render.JobRow, _ int64) bool { return r.Pending() })
 	}
 	return nil
@@ -327,23 +341,25 @@ func stateWords() string {
 // jobColumns chooses the columns. -o and -O of the command line exclude each
 // other: the later one wins, and either wins over a variable.
 func jobColumns(call *tool.Call, query *jobQuery) error {
-	o := call.Opts
-	query.fields = jobFields()
+	values := call.Opts
+	every := jobFields() // of ALL
+	query.fields = append(slices.Clip(every), rangeFields()...)
 	if query.steps {
-		query.fields = stepFields()
+		every = stepFields()
+		query.fields = every
 	}
 	letters, names := squeueFormat, ""
 	switch {
 	case query.steps:
 		letters = squeueSteps
-	case o.On("start"):
+	case values.On("start"):
 		letters = squeueStart
-	case o.On("long"):
+	case values.On("long"):
 		letters = squeueLong
 	}
-	short, hasShort := o.Get("format")
-	long, hasLong := o.Get("Format")
-	plain := !o.On("long") && !o.On("start") &&
+	short, hasShort := values.Get("format")
+	long, hasLong := values.Get("Format")
+	plain := !values.On("long") && !values.On("start") &&
 		!query.steps // a listing of its own wins over a variable
 	switch {
 	case hasLong && (long.From == opt.FromCommand || plain) && (!hasShort || long.Order > short.Order):
@@ -354,7 +370,7 @@ func jobColumns(call *tool.Call, query *jobQuery) error {
 	var err error
 	if names != "" {
 		if strings.EqualFold(names, "all") {
-			query.columns = everyField(query.fields)
+			query.columns = everyField(every)
 			return nil
 		}
 		query.columns, err = column.Names(names)
@@ -374,15 +390,15 @@ func jobColumns(call *tool.Call, query *jobQuery) error {
 		return call.Errorf("%v", err)
 	}
 	if len(query.columns) > 0 && query.columns[0].Field == "all" {
-		query.columns = everyField(query.fields)
+		query.columns = everyField(every)
 		return nil
 	}
-	for _, t := range query.columns {
+	for _, token := range query.columns {
 		if !slices.ContainsFunc(
 			query.fields,
-			func(f jobField) bool { return f.letter == t.Field },
+			func(f jobField) bool { return f.letter == token.Field },
 		) {
-			return call.Errorf("Invalid job format specification: %s", t.Field)
+			return call.Errorf("Invalid job format specification: %s", token.Field)
 		}
 	}
 	return nil
@@ -390,21 +406,21 @@ func jobColumns(call *tool.Call, query *jobQuery) error {
 
 // everyField is %all: every column, separated by |.
 func everyField(fields []jobField) []column.Token {
-	out := make([]column.Token, len(fields))
-	for i, f := range fields {
-		out[i] = column.Token{Field: f.name, Suffix: "|"}
+	tokens := make([]column.Token, len(fields))
+	for i, field := range fields {
+		tokens[i] = column.Token{Field: field.name, Suffix: "|"}
 	}
-	out[len(out)-1].Suffix = ""
-	return out
+	tokens[len(tokens)-1].Suffix = ""
+	return tokens
 }
 
 // canonicalName finds the name of a column, however it is written.
 func canonicalName(fields []jobField, name string) string {
 	plain := func(s string) string { return strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(s)) }
 	for _, n := range [...]string{name, jobFieldAlias(name)} {
-		for _, f := range fields {
-			if plain(f.name) == plain(n) {
-				return f.name
+		for _, field := range fields {
+			if plain(field.name) == plain(n) {
+				return field.name
 			}
 		}
 	}
@@ -421,11 +437,14 @@ func squeueOnce(call *tool.Call, query *jobQuery) error {
 		visible.keep = append(slices.Clip(query.keep), hide)
 		query = &visible
 	}
-	var rep apiv1.ListJobsReply
-	if err := fetch.Jobs(call, query.req, &rep); err != nil {
+	var reply apiv1.ListJobsReply
+	if err := fetch.Jobs(call, query.req, &reply); err != nil {
+		if why := tool.ExplainError(err); why.Code == spec.CodeInvalidNodeName {
+			return call.Errorf("Invalid node name %s", why.Detail)
+		}
 		return fetch.JobsError(err)
 	}
-	if asked := query.req.GetFilter().GetJobs(); len(asked) == 1 && len(rep.GetUnknown()) == 1 {
+	if asked := query.req.GetFilter().GetJobs(); len(asked) == 1 && len(reply.GetUnknown()) == 1 {
 		return tool.Unknown(spec.CodeInvalidJobID, "slurm_load_jobs error: "+
 			spec.CodeInvalidJobID.String())
 	}
@@ -436,8 +455,12 @@ func squeueOnce(call *tool.Call, query *jobQuery) error {
 		Expand:    call.Opts.On("expand-patterns"),
 		Cluster:   call.NamedCluster(),
 	}
-	view.Now = rep.GetNow()
-	rows := query.makeRows(rep.GetJobs(), view.Now)
+	shows := func(token column.Token) bool { return token.Field == "Cluster" }
+	if view.Cluster == "" && slices.ContainsFunc(query.columns, shows) {
+		view.Cluster = call.Cluster()
+	}
+	view.Now = reply.GetNow()
+	rows := query.makeRows(reply.GetJobs(), view.Now)
 	if query.structured {
 		jobs := make([]*apiv1.JobInfo, len(rows))
 		for i := range rows {
@@ -445,14 +468,27 @@ func squeueOnce(call *tool.Call, query *jobQuery) error {
 		}
 		return render.JobsAnswer(call, jobs, view.Now)
 	}
+	if len(rows) == 0 {
+		// A host may not know a user whose jobs there are, so that this is no error.
+		if user := call.UnknownUser(query.req.GetFilter().GetUsers()); user != "" {
+			fmt.Fprintf(call.Stderr, "squeue: error: Invalid user: %s\n\n", user)
+		}
+	}
 	sortRows(rows, query.sort, view)
+	if query.showsRanges() {
+		var err error
+		view.Ranges, err = readRanges(call, rows)
+		if err != nil {
+			return fetch.JobsError(err)
+		}
+	}
 	return call.WriteOut(query.text(rows, view))
 }
 
 // makeRows makes the lines of jobs: filtered, arrays expanded, steps or partitions
 // apart.
 func (q *jobQuery) makeRows(jobs []*apiv1.JobInfo, now int64) []render.JobRow {
-	out := make([]render.JobRow, 0, len(jobs))
+	rows := make([]render.JobRow, 0, len(jobs))
 	for _, job := range jobs {
 		row := render.JobRow{JobInfo: job, Task: -1}
 		if slices.ContainsFunc(
@@ -463,36 +499,36 @@ func (q *jobQuery) makeRows(jobs []*apiv1.JobInfo, now int64) []render.JobRow {
 		}
 		switch {
 		case q.steps:
-			out = q.stepRows(out, row)
+			rows = q.stepRows(rows, row)
 		case q.expand && row.IsArray():
 			for _, t := range job.GetArrayTasks() {
 				for i := t.GetFirst(); i <= t.GetLast(); i += max(t.GetStep(), 1) {
-					out = q.partRows(out, render.JobRow{JobInfo: job, Task: i})
+					rows = q.partRows(rows, render.JobRow{JobInfo: job, Task: i})
 				}
 			}
 		default:
-			out = q.partRows(out, row)
+			rows = q.partRows(rows, row)
 		}
 	}
-	return out
+	return rows
 }
 
-func (q *jobQuery) partRows(out []render.JobRow, row render.JobRow) []render.JobRow {
+func (q *jobQuery) partRows(rows []render.JobRow, row render.JobRow) []render.JobRow {
 	if !q.parts || !row.Pending() {
-		return append(out, row)
+		return append(rows, row)
 	}
 	for _, p := range tool.SplitList(row.GetPartition()) {
 		row.Part = p
-		out = append(out, row)
+		rows = append(rows, row)
 	}
-	return out
+	return rows
 }
 
 // stepRows adds a job's steps. The batch script is a step too; the controller
 // knows it as the job itself.
-func (q *jobQuery) stepRows(out []render.JobRow, row render.JobRow) []render.JobRow {
+func (q *jobQuery) stepRows(rows []render.JobRow, row render.JobRow) []render.JobRow {
 	if !row.State().Active() {
-		return out
+		return rows
 	}
 	steps := row.GetSteps()
 	if !row.GetSpec().GetShell() &&
@@ -530,10 +566,10 @@ func (q *jobQuery) stepRows(out []render.JobRow, row render.JobRow) []render.Job
 		}
 		if wanted {
 			row.Step = s
-			out = append(out, row)
+			rows = append(rows, row)
 		}
 	}
-	return out
+	return rows
 }
 
 // text lays the rows out.
@@ -541,32 +577,32 @@ func (q *jobQuery) text(rows []render.JobRow, view *render.JobView) []byte {
 	fields := make([]*jobField, len(q.columns))
 	for i, token := range q.columns {
 		for k := range q.fields {
-			if f := &q.fields[k]; f.name == token.Field || f.letter == token.Field {
-				fields[i] = f
+			if field := &q.fields[k]; field.name == token.Field || field.letter == token.Field {
+				fields[i] = field
 				break
 			}
 		}
 	}
-	var b []byte
+	var buffer []byte
 	if q.dated && q.header {
-		b = append(b, view.Date()+"\n"...)
+		buffer = append(buffer, view.Date()+"\n"...)
 	}
 	if q.header {
-		b = append(b, q.before...)
-		for i, t := range q.columns {
-			b = t.Append(b, fields[i].head)
+		buffer = append(buffer, q.before...)
+		for i, token := range q.columns {
+			buffer = token.Append(buffer, fields[i].head)
 		}
-		b = append(b, '\n')
+		buffer = append(buffer, '\n')
 	}
 	for _, row := range rows {
-		b = append(b, q.before...)
-		for i, t := range q.columns {
-			t.Whole = isSpan(t.Field)
-			b = t.Append(b, fields[i].text(view, row))
+		buffer = append(buffer, q.before...)
+		for i, token := range q.columns {
+			token.Whole = isSpan(token.Field)
+			buffer = token.Append(buffer, fields[i].text(view, row))
 		}
-		b = append(b, '\n')
+		buffer = append(buffer, '\n')
 	}
-	return b
+	return buffer
 }
 
 // isSpan tells the letters of time limit, time used and time left: Slurm cuts their heads

@@ -70,10 +70,13 @@ func jobFields() []jobField {
 		f("O", "Contiguous", "CONTIGUOUS", func(j *apiv1.JobInfo) string { return render.ZeroOne(j.GetSpec().GetContiguous()) }),
 		f("", "Container", "CONTAINER", render.ImageName),
 		none("ContainerID", "CONTAINER_ID", ""),
-		f("I", "Cores", "CORES_PER_SOCKET", func(*apiv1.JobInfo) string { return "*" }),
+		f("I", "Cores", "CORES_PER_SOCKET", func(j *apiv1.JobInfo) string { return render.StarIfZero(j.GetSpec().GetCoresPerSocket()) }),
 		f("X", "CoreSpec", "CORE_SPEC", func(job *apiv1.JobInfo) string {
 			if n := job.GetSpec().GetCoreSpec(); n > 0 {
 				return tool.Itoa(n)
+			}
+			if n := job.GetSpec().GetThreadSpec(); n > 0 {
+				return tool.Itoa(n) + " Threads"
 			}
 			return render.NotAvailable
 		}),
@@ -90,21 +93,21 @@ func jobFields() []jobField {
 			}
 			return render.NotAvailable
 		}),
-		f("", "CronJob", "CRON_JOB", func(j *apiv1.JobInfo) string {
-			if j.GetSpec().GetCron() != "" {
+		f("", "CronJob", "CRON_JOB", func(job *apiv1.JobInfo) string {
+			if job.GetSpec().GetCron() != "" {
 				return "Yes"
 			}
 			return "No"
 		}),
-		{"", "Deadline", "DEADLINE", func(v *render.JobView, r render.JobRow) string {
-			return v.TimeOr(r.GetSpec().GetDeadline(), render.NotAvailable)
+		{"", "Deadline", "DEADLINE", func(view *render.JobView, row render.JobRow) string {
+			return view.TimeOr(row.GetSpec().GetDeadline(), render.NotAvailable)
 		}},
 		none("DelayBoot", "DELAY_BOOT", "00:00:00"),
 		f("E", "Dependency", "DEPENDENCY", func(j *apiv1.JobInfo) string { return cmp.Or(j.GetDependency(), render.Null) }),
 		f("", "DerivedEC", "DERIVED_EXIT_CODE", func(j *apiv1.JobInfo) string { return tool.Itoa(j.GetDerivedCode()) }),
 		{"", "EligibleTime", "ELIGIBLE_TIME", func(v *render.JobView, r render.JobRow) string { return v.TimeOr(r.GetEligible(), render.NotAvailable) }},
-		{"e", "EndTime", "END_TIME", func(v *render.JobView, r render.JobRow) string {
-			return v.TimeOr(render.End(r.JobInfo), render.NotAvailable)
+		{"e", "EndTime", "END_TIME", func(view *render.JobView, row render.JobRow) string {
+			return view.TimeOr(render.End(row.JobInfo), render.NotAvailable)
 		}},
 		f("x", "ExcNodes", "EXC_NODES", func(j *apiv1.JobInfo) string { return j.GetSpec().GetExclude() }),
 		f("", "exit_code", "EXIT_CODE", func(j *apiv1.JobInfo) string { return tool.Itoa(j.GetExitCode()) }),
@@ -121,9 +124,10 @@ func jobFields() []jobField {
 		}),
 		{"i", "JobArrayID", "JOBID", (*render.JobView).ID},
 		f("A", "JobID", "JOBID", func(j *apiv1.JobInfo) string { return tool.Itoa(j.GetJobId()) }),
-		{"", "LastSchedEval", "LAST_SCHED_EVAL", func(v *render.JobView, r render.JobRow) string {
-			return v.TimeOr(r.GetLastSchedEval(), render.NotAvailable)
-		}},
+		{"", "LastSchedEval", "LAST_SCHED_EVAL",
+			func(view *render.JobView, row render.JobRow) string {
+				return view.TimeOr(row.GetLastSchedEval(), render.NotAvailable)
+			}},
 		f("W", "Licenses", "LICENSES", func(j *apiv1.JobInfo) string { return cmp.Or(render.LicencesText(j.GetSpec()), render.Null) }),
 		{"", "LicensesAlloc", "LICENSES_ALLOC", func(_ *render.JobView, row render.JobRow) string {
 			if row.Pending() {
@@ -140,8 +144,10 @@ func jobFields() []jobField {
 			}
 			return render.NotAvailable
 		}),
-		f("c", "MinCpus", "MIN_CPUS", func(j *apiv1.JobInfo) string {
-			return tool.Itoa(max(j.GetSpec().GetMinCpusPerNode(), j.GetSpec().GetCpusPerTask(), 1))
+		f("c", "MinCpus", "MIN_CPUS", func(job *apiv1.JobInfo) string {
+			return tool.Itoa(
+				max(job.GetSpec().GetMinCpusPerNode(), job.GetSpec().GetCpusPerTask(), 1),
+			)
 		}),
 		{"m", "MinMemory", "MIN_MEMORY", func(v *render.JobView, r render.JobRow) string { return v.MinMemory(r.JobInfo) }},
 		f("", "MinTime", "MIN_TIME", func(job *apiv1.JobInfo) string {
@@ -173,8 +179,8 @@ func jobFields() []jobField {
 			}
 			return tool.Itoa(max(0, until-row.GetSubmit()) / tool.Second)
 		}},
-		{"", "PreemptTime", "PREEMPT_TIME", func(v *render.JobView, r render.JobRow) string {
-			return v.TimeOr(r.GetPreemptedAt(), render.NotAvailable)
+		{"", "PreemptTime", "PREEMPT_TIME", func(view *render.JobView, row render.JobRow) string {
+			return view.TimeOr(row.GetPreemptedAt(), render.NotAvailable)
 		}},
 		f("", "Prefer", "PREFER", func(j *apiv1.JobInfo) string { return cmp.Or(j.GetSpec().GetPrefer(), render.Null) }),
 		f("p", "Priority", "PRIORITY", func(j *apiv1.JobInfo) string { return formatFraction(j.GetPriority()) }),
@@ -197,16 +203,21 @@ func jobFields() []jobField {
 			}
 			return render.Null
 		}},
-		f("z", "SCT", "S:C:T", func(j *apiv1.JobInfo) string { return "*:*:" + render.StarIfZero(j.GetSpec().GetThreadsPerCore()) }),
+		f("z", "SCT", "S:C:T", func(j *apiv1.JobInfo) string {
+			jobSpec := j.GetSpec()
+			return render.StarIfZero(jobSpec.GetSocketsPerNode()) + ":" +
+				render.StarIfZero(jobSpec.GetCoresPerSocket()) + ":" +
+				render.StarIfZero(jobSpec.GetThreadsPerCore())
+		}),
 		f("", "SegmentSize", "SEGMENT_SIZE", func(j *apiv1.JobInfo) string { return orNA(j.GetSpec().GetSegment()) }),
 		none("SiblingsActive", "ACTIVE_SIBLINGS", render.NotAvailable),
 		none("SiblingsActiveRaw", "ACTIVE_SIBLINGS_RAW", render.NotAvailable),
 		none("SiblingsViable", "VIABLE_SIBLINGS", render.NotAvailable),
 		none("SiblingsViableRaw", "VIABLE_SIBLINGS_RAW", render.NotAvailable),
-		f("H", "Sockets", "SOCKETS_PER_NODE", func(*apiv1.JobInfo) string { return "*" }),
+		f("H", "Sockets", "SOCKETS_PER_NODE", func(j *apiv1.JobInfo) string { return render.StarIfZero(j.GetSpec().GetSocketsPerNode()) }),
 		none("SPerBoard", "SOCKETS_PER_BOARD", render.NotAvailable),
-		{"S", "StartTime", "START_TIME", func(v *render.JobView, r render.JobRow) string {
-			return v.TimeOr(render.Start(r.JobInfo), render.NotAvailable)
+		{"S", "StartTime", "START_TIME", func(view *render.JobView, row render.JobRow) string {
+			return view.TimeOr(render.Start(row.JobInfo), render.NotAvailable)
 		}},
 		f("T", "State", "STATE", func(j *apiv1.JobInfo) string { long, _ := render.StateNames(j); return long }),
 		f("t", "StateCompact", "ST", func(j *apiv1.JobInfo) string { _, short := render.StateNames(j); return short }),
@@ -216,12 +227,12 @@ func jobFields() []jobField {
 		{"V", "SubmitTime", "SUBMIT_TIME", func(v *render.JobView, r render.JobRow) string { return v.TimeOr(r.GetSubmit(), render.NotAvailable) }},
 		f("", "system_comment", "SYSTEM_COMMENT", func(j *apiv1.JobInfo) string { return cmp.Or(j.GetSpec().GetSystemComment(), render.Null) }),
 		f("J", "Threads", "THREADS_PER_CORE", func(j *apiv1.JobInfo) string { return render.StarIfZero(j.GetSpec().GetThreadsPerCore()) }),
-		{"L", "TimeLeft", "TIME_LEFT", func(v *render.JobView, r render.JobRow) string {
-			return render.Limit(render.Left(r.JobInfo, v.Now), format.ShortDuration)
+		{"L", "TimeLeft", "TIME_LEFT", func(view *render.JobView, row render.JobRow) string {
+			return render.Limit(render.Left(row.JobInfo, view.Now), format.ShortDuration)
 		}},
 		f("l", "TimeLimit", "TIME_LIMIT", func(j *apiv1.JobInfo) string { return render.Limit(j.GetTimeLimit(), format.ShortDuration) }),
-		{"M", "TimeUsed", "TIME", func(v *render.JobView, r render.JobRow) string {
-			return format.ShortDuration(render.Elapsed(r.JobInfo, v.Now) / tool.Second)
+		{"M", "TimeUsed", "TIME", func(view *render.JobView, row render.JobRow) string {
+			return format.ShortDuration(render.Elapsed(row.JobInfo, view.Now) / tool.Second)
 		}},
 		f("", "tres-alloc", "TRES_ALLOC", func(job *apiv1.JobInfo) string {
 			if text := render.TRESText(job.GetAllocTres()); text != "" {
@@ -231,16 +242,22 @@ func jobFields() []jobField {
 		}),
 		f("", "tres-bind", "TRES_BIND", func(j *apiv1.JobInfo) string { return cmp.Or(render.TRESBind(j.GetSpec()), render.NotAvailable) }),
 		f("", "tres-freq", "TRES_FREQ", func(j *apiv1.JobInfo) string { return cmp.Or(render.TRESFreq(j.GetSpec()), render.NotAvailable) }),
-		f("", "tres-per-job", "TRES_PER_JOB", func(j *apiv1.JobInfo) string {
-			return cmp.Or(render.CountsText(j.GetSpec().GetPerJob(), "gres:", ":"), render.NotAvailable)
+		f("", "tres-per-job", "TRES_PER_JOB", func(job *apiv1.JobInfo) string {
+			return cmp.Or(
+				render.CountsText(job.GetSpec().GetPerJob(), "gres:", ":"), render.NotAvailable,
+			)
 		}),
 		f("b", "tres-per-node", "TRES_PER_NODE", render.PerNode),
-		f("", "tres-per-socket", "TRES_PER_SOCKET", func(j *apiv1.JobInfo) string {
-			return cmp.Or(render.CountsText(j.GetSpec().GetPerSocket(), "gres:", ":"), render.NotAvailable)
+		f("", "tres-per-socket", "TRES_PER_SOCKET", func(job *apiv1.JobInfo) string {
+			return cmp.Or(
+				render.CountsText(job.GetSpec().GetPerSocket(), "gres:", ":"), render.NotAvailable,
+			)
 		}),
 		none("tres-per-step", "TRES_PER_STEP", render.NotAvailable),
-		f("", "tres-per-task", "TRES_PER_TASK", func(j *apiv1.JobInfo) string {
-			return cmp.Or(render.CountsText(j.GetSpec().GetPerTask(), "gres:", ":"), render.NotAvailable)
+		f("", "tres-per-task", "TRES_PER_TASK", func(job *apiv1.JobInfo) string {
+			return cmp.Or(
+				render.CountsText(job.GetSpec().GetPerTask(), "gres:", ":"), render.NotAvailable,
+			)
 		}),
 		f("U", "UserID", "USER", func(j *apiv1.JobInfo) string { return tool.Itoa(j.GetUserId()) }),
 		f("u", "UserName", "USER", func(j *apiv1.JobInfo) string { return cmp.Or(j.GetUser(), tool.Itoa(j.GetUserId())) }),
@@ -278,8 +295,8 @@ func jobFieldAlias(name string) string {
 func stepFields() []jobField {
 	return []jobField{
 		{"A", "NumTasks", "TASKS", func(_ *render.JobView, r render.JobRow) string { return tool.Itoa(max(r.Step.GetTasks(), 1)) }},
-		{"i", "StepID", "STEPID", func(v *render.JobView, r render.JobRow) string {
-			return v.ID(r) + "." + spec.StepID(r.Step.GetStepId()).String()
+		{"i", "StepID", "STEPID", func(view *render.JobView, row render.JobRow) string {
+			return view.ID(row) + "." + spec.StepID(row.Step.GetStepId()).String()
 		}},
 		{"j", "StepName", "NAME", func(_ *render.JobView, r render.JobRow) string { return r.Step.GetName() }},
 		{"l", "TimeLimit", "TIME_LIMIT", jobText(func(j *apiv1.JobInfo) string { return render.Limit(j.GetTimeLimit(), format.ShortDuration) })},
@@ -292,12 +309,12 @@ func stepFields() []jobField {
 		}},
 		{"N", "NodeList", "NODELIST", func(_ *render.JobView, r render.JobRow) string { return strings.Join(r.Step.GetNodes(), ",") }},
 		{"P", "Partition", "PARTITION", jobText(func(j *apiv1.JobInfo) string { return j.GetPartition() })},
-		{"S", "StartTime", "START_TIME", func(v *render.JobView, r render.JobRow) string {
-			return v.TimeOr(r.Step.GetStart(), render.NotAvailable)
+		{"S", "StartTime", "START_TIME", func(view *render.JobView, row render.JobRow) string {
+			return view.TimeOr(row.Step.GetStart(), render.NotAvailable)
 		}},
 		{"T", "StepState", "STATE", func(_ *render.JobView, r render.JobRow) string { return spec.JobState(r.Step.GetState()).String() }},
-		{"b", "tres-alloc", "TRES_ALLOC", func(_ *render.JobView, r render.JobRow) string {
-			return cmp.Or(render.TRESText(r.Step.GetTres()), render.NotAvailable)
+		{"b", "tres-alloc", "TRES_ALLOC", func(_ *render.JobView, row render.JobRow) string {
+			return cmp.Or(render.TRESText(row.Step.GetTres()), render.NotAvailable)
 		}},
 		{"u", "UserName", "USER", jobText(func(j *apiv1.JobInfo) string { return cmp.Or(j.GetUser(), tool.Itoa(j.GetUserId())) })},
 		{"U", "UserID", "USER", jobText(func(j *apiv1.JobInfo) string { return tool.Itoa(j.GetUserId()) })},
@@ -316,10 +333,10 @@ func orNA(n uint32) string {
 func formatFraction(p uint32) string {
 	const most, digits = 1<<32 - 1, 14
 	rest := uint64(p)
-	b := []byte{byte('0' + rest/most), '.'}
+	buffer := []byte{byte('0' + rest/most), '.'}
 	for range digits {
 		rest = rest % most * 10
-		b = append(b, byte('0'+rest/most))
+		buffer = append(buffer, byte('0'+rest/most))
 	}
-	return string(b)
+	return string(buffer)
 }

@@ -11,7 +11,7 @@ import (
 )
 
 func sortKeys(text string) ([]render.SortKey, error) {
-	var out []render.SortKey
+	var keys []render.SortKey
 	for _, part := range tool.SplitList(text) {
 		key := render.SortKey{}
 		if part[0] == '-' || part[0] == '+' {
@@ -26,9 +26,9 @@ func sortKeys(text string) ([]render.SortKey, error) {
 			) //nolint:staticcheck // Slurm's wording
 		}
 		key.Letter = part[0]
-		out = append(out, key)
+		keys = append(keys, key)
 	}
-	return out, nil
+	return keys, nil
 }
 
 // sortable is a row with the texts of those keys that compare as text.
@@ -43,9 +43,9 @@ func sortRows(rows []render.JobRow, keys []render.SortKey, view *render.JobView)
 		return
 	}
 	byText := make([]func(*render.JobView, render.JobRow) string, len(keys))
-	for i, k := range keys {
-		if !strings.ContainsRune(numericLetters, rune(k.Letter)) {
-			byText[i] = fieldOf(k.Letter)
+	for i, key := range keys {
+		if !strings.ContainsRune(numericLetters, rune(key.Letter)) {
+			byText[i] = fieldOf(key.Letter)
 		}
 	}
 	list := make([]sortable, len(rows))
@@ -78,9 +78,9 @@ func sortRows(rows []render.JobRow, keys []render.SortKey, view *render.JobView)
 }
 
 func fieldOf(letter byte) func(*render.JobView, render.JobRow) string {
-	for _, f := range jobFields() {
-		if f.letter == string(letter) {
-			return f.text
+	for _, field := range jobFields() {
+		if field.letter == string(letter) {
+			return field.text
 		}
 	}
 	return func(*render.JobView, render.JobRow) string { return "" }
@@ -141,8 +141,8 @@ func compareRows(a, b render.JobRow, letter byte, now int64) int {
 
 // wholeNumber is the number of the array or heterogeneous job that a row is of: rows
 // of one stay in the order in which they are listed, whatever way others go.
-func wholeNumber(r render.JobRow) uint32 {
-	return cmp.Or(r.GetArrayJobId(), r.GetHetJobId(), r.GetJobId())
+func wholeNumber(row render.JobRow) uint32 {
+	return cmp.Or(row.GetArrayJobId(), row.GetHetJobId(), row.GetJobId())
 }
 
 // taskOrder is the place of a row among the tasks of its array.

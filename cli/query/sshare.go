@@ -27,7 +27,7 @@ that ended since. Without -a or -u, only your own associations are shown.`,
 			{Long: "all", Short: "a", Help: "show all users"},
 			{Long: "clusters", Short: "M", Arg: "<string>", Env: "SLURM_CLUSTERS", Help: "clusters to show, one after the other; all = every known one"},
 			{Long: "format", Short: "o", Arg: "<output_format>", Help: "columns to show: Account,User,RawShares and so on"},
-			{Long: "helpformat", Help: "list the names of columns that -o accepts"},
+			{Long: "helpformat", Short: "e", Help: "list the names of columns that -o accepts"},
 			{Long: "json", Arg: "<data_parser>", Maybe: true, Env: "SLURM_JSON", Help: "print JSON"},
 			{Long: "long", Short: "l", Help: "show more columns"},
 			{Long: "noheader", Short: "n", Help: "omit the header"},
@@ -124,15 +124,16 @@ func runSshare(call *tool.Call) error {
 }
 
 func showShares(call *tool.Call) error {
-	var rep apiv1.SharesReply
-	if err := call.RPC(tool.MethodShares, &apiv1.SharesRequest{}, &rep); err != nil {
+	var reply apiv1.SharesReply
+	if err := call.RPC(tool.MethodShares, &apiv1.SharesRequest{}, &reply); err != nil {
 		return err
 	}
-	rows := shareRows(call, &rep)
+	rows := shareRows(call, &reply)
+	render.IndentFromTop(rows, func(row *apiv1.Share) *uint32 { return &row.Depth })
 	if render.WantsDocument(call) {
-		return sharesDocument(call, &rep, rows)
+		return sharesDocument(call, &reply, rows)
 	}
-	all := shareFields(rep.GetFairTree(), rep.GetCluster())
+	all := shareFields(reply.GetFairTree(), reply.GetCluster())
 	names := "Account,User,RawShares,NormShares,RawUsage,EffectvUsage,FairShare"
 	if call.Opts.On("long") {
 		names = "Account,User,RawShares,NormShares,RawUsage,NormUsage,EffectvUsage,FairShare,LevelFS,GrpTRESMins,TRESRunMins"
@@ -145,23 +146,23 @@ func showShares(call *tool.Call) error {
 		return err
 	}
 	heads, texts := make([]column.Field, len(fields)), make([]string, len(fields))
-	for i, f := range fields {
-		heads[i] = column.Field{Name: f.name, Width: f.width}
+	for i, field := range fields {
+		heads[i] = column.Field{Name: field.name, Width: field.width}
 	}
 	style := render.TableStyle(call)
-	b := style.Header(nil, heads)
-	for _, r := range rows {
-		for i, f := range fields {
-			texts[i] = f.text(r)
+	data := style.Header(nil, heads)
+	for _, share := range rows {
+		for i, field := range fields {
+			texts[i] = field.text(share)
 		}
-		b = style.Row(b, heads, texts)
+		data = style.Row(data, heads, texts)
 	}
-	return call.WriteOut(b)
+	return call.WriteOut(data)
 }
 
 // chooseShareFields reads -o: name or name%width.
 func chooseShareFields(call *tool.Call, all []shareField, text string) ([]shareField, error) {
-	var out []shareField
+	var fields []shareField
 	for _, part := range tool.SplitList(text) {
 		name, width, sized, err := column.Sized(strings.TrimSpace(part))
 		if err != nil {
@@ -184,20 +185,20 @@ func chooseShareFields(call *tool.Call, all []shareField, text string) ([]shareF
 		if sized {
 			field.width = width
 		}
-		out = append(out, field)
+		fields = append(fields, field)
 	}
-	return out, nil
+	return fields, nil
 }
 
 // shareRows chooses associations: accounts always, users as the options say.
-func shareRows(call *tool.Call, rep *apiv1.SharesReply) []*apiv1.Share {
+func shareRows(call *tool.Call, reply *apiv1.SharesReply) []*apiv1.Share {
 	users, accounts := tool.SplitList(
 		call.Opts.Text("users"),
 	), tool.SplitList(
 		call.Opts.Text("accounts"),
 	)
-	var out []*apiv1.Share
-	for _, share := range rep.GetShares() {
+	var shares []*apiv1.Share
+	for _, share := range reply.GetShares() {
 		if len(accounts) > 0 && !slices.Contains(accounts, share.GetAccount()) {
 			continue
 		}
@@ -210,16 +211,16 @@ func shareRows(call *tool.Call, rep *apiv1.SharesReply) []*apiv1.Share {
 			if !slices.Contains(users, share.GetUser()) {
 				continue
 			}
-		case !call.Opts.On("all") && share.GetUser() != rep.GetUser():
+		case !call.Opts.On("all") && share.GetUser() != reply.GetUser():
 			continue
 		}
-		out = append(out, share)
+		shares = append(shares, share)
 	}
-	return out
+	return shares
 }
 
 // sharesDocument is sshare --json.
-func sharesDocument(call *tool.Call, rep *apiv1.SharesReply, rows []*apiv1.Share) error {
+func sharesDocument(call *tool.Call, reply *apiv1.SharesReply, rows []*apiv1.Share) error {
 	list := tree.List{}
 	minutes := func(m []*apiv1.NamedCount) tree.List {
 		out := tree.List{}
@@ -244,7 +245,7 @@ func sharesDocument(call *tool.Call, rep *apiv1.SharesReply, rows []*apiv1.Share
 			list,
 			tree.Object{
 				{Key: "id", Value: share.GetAssoc()},
-				{Key: "cluster", Value: rep.GetCluster()},
+				{Key: "cluster", Value: reply.GetCluster()},
 				{Key: "name", Value: name},
 				{Key: "parent", Value: share.GetAccount()},
 				{
@@ -291,7 +292,7 @@ func sharesDocument(call *tool.Call, rep *apiv1.SharesReply, rows []*apiv1.Share
 			Key: "shares",
 			Value: tree.Object{
 				{Key: "shares", Value: list},
-				{Key: "total_shares", Value: len(rep.GetShares())},
+				{Key: "total_shares", Value: len(reply.GetShares())},
 			},
 		},
 	)

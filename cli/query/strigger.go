@@ -98,8 +98,8 @@ Administrators set triggers; all users do with SlurmctldParameters=allow_user_tr
 		},
 		Run: runStrigger,
 	}
-	for _, o := range triggerOptions() {
-		command.Options = append(command.Options, o.Option)
+	for _, option := range triggerOptions() {
+		command.Options = append(command.Options, option.Option)
 	}
 	return command
 }
@@ -153,13 +153,13 @@ func changeTriggers(call *tool.Call) error {
 
 // kindsGiven are the types that the options name.
 func kindsGiven(call *tool.Call) []spec.TriggerKind {
-	var out []spec.TriggerKind
-	for _, o := range triggerOptions() {
-		if call.Opts.On(o.Long) {
-			out = append(out, o.kind)
+	var kinds []spec.TriggerKind
+	for _, option := range triggerOptions() {
+		if call.Opts.On(option.Long) {
+			kinds = append(kinds, option.kind)
 		}
 	}
-	return out
+	return kinds
 }
 
 func setTriggers(call *tool.Call) error {
@@ -211,10 +211,10 @@ func setTriggers(call *tool.Call) error {
 	if len(problems) > 0 {
 		return tool.Fail(1, problems...)
 	}
-	req := &apiv1.SetTriggersRequest{}
+	request := &apiv1.SetTriggersRequest{}
 	for _, kind := range kinds {
 		for _, node := range nodes {
-			req.Triggers = append(req.Triggers, &apiv1.TriggerInfo{
+			request.Triggers = append(request.Triggers, &apiv1.TriggerInfo{
 				Kind:      kind.String(),
 				Node:      node,
 				Job:       call.Opts.Text("jobid"),
@@ -224,12 +224,12 @@ func setTriggers(call *tool.Call) error {
 			})
 		}
 	}
-	var rep apiv1.SetTriggersReply
-	if err := call.RPC(tool.MethodSetTriggers, req, &rep); err != nil {
+	var reply apiv1.SetTriggersReply
+	if err := call.RPC(tool.MethodSetTriggers, request, &reply); err != nil {
 		return err
 	}
 	if call.Opts.On("verbose") {
-		for _, id := range rep.GetIds() {
+		for _, id := range reply.GetIds() {
 			fmt.Fprintf(call.Stderr, "strigger: trigger %d is set\n", id)
 		}
 	}
@@ -240,26 +240,26 @@ func setTriggers(call *tool.Call) error {
 func chooseTriggers(
 	call *tool.Call,
 	all []*apiv1.TriggerInfo,
-) (out []*apiv1.TriggerInfo, err error) {
+) (triggers []*apiv1.TriggerInfo, err error) {
 	nodes, err := hostlist.Expand(call.Opts.Text("node"))
 	if err != nil {
 		return nil, call.Errorf("--node: %v", err)
 	}
 	kinds := kindsGiven(call)
-	for _, t := range all {
-		isKind := slices.Contains(kinds, spec.ParseTriggerKind(t.GetKind()))
+	for _, trigger := range all {
+		isKind := slices.Contains(kinds, spec.ParseTriggerKind(trigger.GetKind()))
 		switch {
-		case call.Opts.On("id") && call.Opts.Text("id") != tool.Itoa(t.GetId()),
-			call.Opts.On("jobid") && call.Opts.Text("jobid") != t.GetJob(),
-			call.Opts.On("user") && call.Opts.Text("user") != t.GetUser(),
-			call.Opts.Text("node") != "" && !slices.Contains(nodes, t.GetNode()),
-			call.Opts.On("program") && call.Opts.Text("program") != t.GetProgram(),
+		case call.Opts.On("id") && call.Opts.Text("id") != tool.Itoa(trigger.GetId()),
+			call.Opts.On("jobid") && call.Opts.Text("jobid") != trigger.GetJob(),
+			call.Opts.On("user") && call.Opts.Text("user") != trigger.GetUser(),
+			call.Opts.Text("node") != "" && !slices.Contains(nodes, trigger.GetNode()),
+			call.Opts.On("program") && call.Opts.Text("program") != trigger.GetProgram(),
 			len(kinds) > 0 && !isKind:
 		default:
-			out = append(out, t)
+			triggers = append(triggers, trigger)
 		}
 	}
-	return out, nil
+	return triggers, nil
 }
 
 // printTriggers prints one line for each.
@@ -271,23 +271,24 @@ func printTriggers(call *tool.Call, list []*apiv1.TriggerInfo) {
 	if !call.Opts.On("noheader") {
 		line("TRIG_ID", "RES_TYPE", "RES_ID", "TYPE", "OFFSET", "USER", "FLAGS", "PROGRAM")
 	}
-	for _, t := range list {
+	for _, trigger := range list {
 		resource := "slurmctld"
 		what := "*"
-		switch kind := spec.ParseTriggerKind(t.GetKind()); {
-		case t.GetJob() != "":
+		switch kind := spec.ParseTriggerKind(trigger.GetKind()); {
+		case trigger.GetJob() != "":
 			resource = "job"
-			what = t.GetJob()
+			what = trigger.GetJob()
 		case kind.AboutNodes():
 			resource = "node"
-			what = cmp.Or(t.GetNode(), "*")
+			what = cmp.Or(trigger.GetNode(), "*")
 		}
 		flags := ""
-		if t.GetPermanent() {
+		if trigger.GetPermanent() {
 			flags = "PERM"
 		}
-		line(tool.Itoa(t.GetId()), resource, what, t.GetKind(),
-			tool.Itoa(t.GetOffset()/tool.Second), t.GetUser(), flags, t.GetProgram())
+		line(tool.Itoa(trigger.GetId()), resource, what, trigger.GetKind(),
+			tool.Itoa(trigger.GetOffset()/tool.Second), trigger.GetUser(), flags,
+			trigger.GetProgram())
 	}
 }
 
@@ -302,15 +303,15 @@ func clearTriggers(call *tool.Call, list []*apiv1.TriggerInfo) error {
 	if len(list) == 0 {
 		return call.Errorf("there is no such trigger")
 	}
-	req := &apiv1.ClearTriggersRequest{}
-	for _, t := range list {
-		req.Ids = append(req.Ids, t.GetId())
+	request := &apiv1.ClearTriggersRequest{}
+	for _, trigger := range list {
+		request.Ids = append(request.Ids, trigger.GetId())
 	}
-	if err := call.RPC(tool.MethodClearTriggers, req, &apiv1.ClearTriggersReply{}); err != nil {
+	if err := call.RPC(tool.MethodClearTriggers, request, &apiv1.ClearTriggersReply{}); err != nil {
 		return err
 	}
 	if call.Opts.On("verbose") {
-		for _, id := range req.GetIds() {
+		for _, id := range request.GetIds() {
 			fmt.Fprintf(call.Stderr, "strigger: trigger %d is cleared\n", id)
 		}
 	}

@@ -43,7 +43,9 @@ muster hosts lists the machines that have joined.`,
 			if len(call.Operands) != 1 {
 				return &opt.UsageError{Command: "muster token", Text: "name one node"}
 			}
-			req := &apiv1.CreateTokenRequest{Node: call.Operands[0], Login: call.Opts.On("login")}
+			request := &apiv1.CreateTokenRequest{
+				Node: call.Operands[0], Login: call.Opts.On("login"),
+			}
 			if call.Opts.On("lifetime") {
 				span, ok := tool.ParseWindow(call.Opts.Text("lifetime"))
 				if !ok {
@@ -52,19 +54,19 @@ muster hosts lists the machines that have joined.`,
 						call.Opts.Text("lifetime"),
 					)
 				}
-				req.Lifetime = span
+				request.Lifetime = span
 			}
-			var rep apiv1.CreateTokenReply
-			if err := call.RPC(tool.MethodCreateToken, req, &rep); err != nil {
+			var reply apiv1.CreateTokenReply
+			if err := call.RPC(tool.MethodCreateToken, request, &reply); err != nil {
 				return err
 			}
 			fmt.Fprintf(
 				call.Stderr,
 				"token for %s, good once until %s\n",
-				req.GetNode(),
-				render.FormatTime(call, rep.GetExpires()),
+				request.GetNode(),
+				render.FormatTime(call, reply.GetExpires()),
 			)
-			return call.WriteOut([]byte(rep.GetToken() + "\n"))
+			return call.WriteOut([]byte(reply.GetToken() + "\n"))
 		},
 	}
 }

@@ -26,7 +26,8 @@ func Tokens() *tool.Command {
 until it expires. This command lists the valid tokens by their ids; the tokens themselves are not stored and cannot be shown. revoke
 takes effect immediately: calls with the token are refused, and streams that it opened end within a second. With --user all
 tokens of a user that were issued so far are revoked, those of the site's identity provider included. Users list and revoke
-their own tokens, administrators those of everybody. LAST USED is what the controller has seen since it started.`,
+their own tokens, administrators those of everybody. LAST USED is what the controller has seen since it started. SCOPE is the
+part of the API that a token opens, such as pods for muster-kube; without one it may do what its user may.`,
 		Options: []opt.Option{
 			{Long: "user", Short: "u", Arg: "<name>", Help: "only tokens of this user; with revoke, all of them"},
 			{Long: "reason", Arg: "<text>", Help: "reason, which is recorded in the ledger"},
@@ -57,25 +58,25 @@ their own tokens, administrators those of everybody. LAST USED is what the contr
 }
 
 func listTokens(call *tool.Call) error {
-	var rep apiv1.ListUserTokensReply
-	req := &apiv1.ListUserTokensRequest{User: call.Opts.Text("user")}
-	if err := call.RPC(tool.MethodListTokens, req, &rep); err != nil {
+	var reply apiv1.ListUserTokensReply
+	request := &apiv1.ListUserTokensRequest{User: call.Opts.Text("user")}
+	if err := call.RPC(tool.MethodListTokens, request, &reply); err != nil {
 		return err
 	}
-	return printTokens(call, rep.GetTokens())
+	return printTokens(call, reply.GetTokens())
 }
 
 func revokeTokens(call *tool.Call) error {
-	var rep apiv1.RevokeUserTokensReply
-	req := &apiv1.RevokeUserTokensRequest{
+	var reply apiv1.RevokeUserTokensReply
+	request := &apiv1.RevokeUserTokensRequest{
 		Ids:    call.Operands[1:],
 		User:   call.Opts.Text("user"),
 		Reason: call.Opts.Text("reason"),
 	}
-	if err := call.RPC(tool.MethodRevokeTokens, req, &rep); err != nil {
+	if err := call.RPC(tool.MethodRevokeTokens, request, &reply); err != nil {
 		return err
 	}
-	return printTokens(call, rep.GetTokens())
+	return printTokens(call, reply.GetTokens())
 }
 
 // printTokens prints tokens by user, the oldest first.
@@ -90,7 +91,7 @@ func printTokens(call *tool.Call, tokens []*apiv1.UserTokenInfo) error {
 	if call.Opts.On("json") || call.Opts.On("yaml") {
 		return render.Print(call, tokenTree(tokens)...)
 	}
-	rows := [][]string{{"TOKEN", "USER", "ISSUED", "EXPIRES", "LAST USED", "ISSUED BY"}}
+	rows := [][]string{{"TOKEN", "USER", "ISSUED", "EXPIRES", "LAST USED", "SCOPE", "ISSUED BY"}}
 	for _, token := range tokens {
 		used := "-"
 		if token.GetLastUsed() > 0 {
@@ -109,6 +110,7 @@ func printTokens(call *tool.Call, tokens []*apiv1.UserTokenInfo) error {
 			render.FormatTime(call, token.GetIssued()),
 			render.FormatTime(call, token.GetExpires()),
 			used,
+			cmp.Or(token.GetScope(), "-"),
 			by,
 		})
 	}
@@ -128,6 +130,7 @@ func tokenTree(tokens []*apiv1.UserTokenInfo) tree.Object {
 			{Key: "issued_by", Value: token.GetIssuedBy()},
 			{Key: "issued_on", Value: token.GetIssuedOn()},
 			{Key: "login", Value: token.GetLogin()},
+			{Key: "scope", Value: token.GetScope()},
 			{Key: "last_use_time", Value: token.GetLastUsed() / int64(time.Second)},
 		})
 	}

@@ -75,20 +75,20 @@ func runTraces(call *tool.Call) error {
 	if err := call.RefuseOperands(); err != nil {
 		return err
 	}
-	req, since, err := tracesRequest(call)
+	request, since, err := tracesRequest(call)
 	if err != nil {
 		return err
 	}
 	defer call.EndWhenUnread()()
 	traces := lives.NewBuilder(since, 0)
-	write := func(call *tool.Call, e *apiv1.EventInfo) error {
-		traces.Add(e)
+	write := func(call *tool.Call, event *apiv1.EventInfo) error {
+		traces.Add(event)
 		return writeTraces(call, traces.Take())
 	}
-	if req.GetFollow() {
-		return followEvents(call, req, write)
+	if request.GetFollow() {
+		return followEvents(call, request, write)
 	}
-	_, err = eventsOnce(call, req, write)
+	_, err = eventsOnce(call, request, write)
 	if call.Ctx.Err() != nil {
 		return nil
 	}
@@ -102,17 +102,17 @@ func runTraces(call *tool.Call) error {
 // to be shown. A job that ended today may have been submitted long ago, so the ledger
 // is read from its beginning.
 func tracesRequest(call *tool.Call) (*apiv1.EventsRequest, int64, error) {
-	req, err := eventsRequest(call)
+	request, err := eventsRequest(call)
 	if err != nil {
 		return nil, 0, err
 	}
-	since := req.GetSince()
-	if req.GetFollow() && since == 0 {
+	since := request.GetSince()
+	if request.GetFollow() && since == 0 {
 		since = call.Now().UnixNano()
 	}
-	req.Since = 1
-	req.Kinds = []string{"Job", "Step", "ReasonsChanged", "ArrayTaskSplit"}
-	return req, since, nil
+	request.Since = 1
+	request.Kinds = []string{"Job", "Step", "ReasonsChanged", "ArrayTaskSplit"}
+	return request, since, nil
 }
 
 func writeTraces(call *tool.Call, jobs []*lives.Trace) error {
@@ -211,7 +211,7 @@ func otlpOf(job *lives.Trace) otlpRequest {
 }
 
 func otlpSpanOf(trace string, s *lives.Span) otlpSpan {
-	out := otlpSpan{
+	span := otlpSpan{
 		TraceID:    trace,
 		SpanID:     s.ID,
 		Parent:     s.Parent,
@@ -222,33 +222,33 @@ func otlpSpanOf(trace string, s *lives.Span) otlpSpan {
 		Attributes: otlpAttributes(s.Facts),
 		Dropped:    s.Dropped,
 	}
-	for _, e := range s.Events {
-		out.Events = append(out.Events, otlpEvent{
-			Time:       strconv.FormatInt(e.At, 10),
-			Name:       e.Name,
-			Attributes: otlpAttributes(e.Facts),
+	for _, event := range s.Events {
+		span.Events = append(span.Events, otlpEvent{
+			Time:       strconv.FormatInt(event.At, 10),
+			Name:       event.Name,
+			Attributes: otlpAttributes(event.Facts),
 		})
 	}
 	if s.Failed != "" {
-		out.Status = otlpStatus{Code: otlpStatusError, Message: s.Failed}
+		span.Status = otlpStatus{Code: otlpStatusError, Message: s.Failed}
 	}
-	return out
+	return span
 }
 
 func otlpAttributes(facts []lives.Fact) []otlpAttribute {
-	var out []otlpAttribute
-	for _, f := range facts {
-		var v otlpValue
-		switch x := f.Value.(type) {
+	var attributes []otlpAttribute
+	for _, fact := range facts {
+		var value otlpValue
+		switch x := fact.Value.(type) {
 		case string:
-			v.Text = &x
+			value.Text = &x
 		case int64:
 			number := strconv.FormatInt(x, 10)
-			v.Number = &number
+			value.Number = &number
 		case bool:
-			v.Yes = &x
+			value.Yes = &x
 		}
-		out = append(out, otlpAttribute{f.Key, v})
+		attributes = append(attributes, otlpAttribute{fact.Key, value})
 	}
-	return out
+	return attributes
 }

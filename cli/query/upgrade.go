@@ -62,12 +62,14 @@ controller was upgraded.`,
 }
 
 func raiseLedger(call *tool.Call) error {
-	var rep apiv1.ChangeControllersReply
-	req := &apiv1.ChangeControllersRequest{RaiseLedger: true}
-	if err := call.RPC(tool.MethodChangeControllers, req, &rep); err != nil {
+	var reply apiv1.ChangeControllersReply
+	request := &apiv1.ChangeControllersRequest{RaiseLedger: true}
+	if err := call.RPC(tool.MethodChangeControllers, request, &reply); err != nil {
 		return err
 	}
-	return call.WriteOut(fmt.Appendf(nil, "the ledger is at version %d\n", rep.GetLedgerVersion()))
+	return call.WriteOut(
+		fmt.Appendf(nil, "the ledger is at version %d\n", reply.GetLedgerVersion()),
+	)
 }
 
 // upgradeStep is one program, or some of a kind, of the plan.
@@ -137,9 +139,9 @@ func makeUpgradePlan(
 	slices.SortStableFunc(controllers, func(a, b *apiv1.ControllerInfo) int {
 		return controllerTurn(a.GetRole()) - controllerTurn(b.GetRole())
 	})
-	for _, c := range controllers {
-		plan.Steps = append(plan.Steps, controllerStep(to, c, several))
-		plan.InWay = append(plan.InWay, controllerTrouble(c)...)
+	for _, controller := range controllers {
+		plan.Steps = append(plan.Steps, controllerStep(to, controller, several))
+		plan.InWay = append(plan.InWay, controllerTrouble(controller)...)
 	}
 	if several && list.GetSurvives() == 0 {
 		plan.InWay = append(plan.InWay,
@@ -165,20 +167,22 @@ func controllerTurn(role string) int {
 	return 0
 }
 
-func controllerStep(to string, c *apiv1.ControllerInfo, several bool) upgradeStep {
-	step := upgradeStep{What: c.GetName(), Kind: "controller", Release: c.GetVersion()}
+func controllerStep(to string, controller *apiv1.ControllerInfo, several bool) upgradeStep {
+	step := upgradeStep{
+		What: controller.GetName(), Kind: "controller", Release: controller.GetVersion(),
+	}
 	switch {
-	case c.GetRole() == "witness":
+	case controller.GetRole() == "witness":
 		step.Kind = "witness"
 		step.Do = "upgrade and restart musterd there"
 	case !several:
 		step.Do = "upgrade and restart musterd there; commands wait meanwhile, jobs go on"
-	case c.GetRole() == "leader":
+	case controller.GetRole() == "leader":
 		step.Do = "hand the lead over (muster controllers handover), then upgrade and restart musterd there"
 	default:
 		step.Do = "upgrade and restart musterd there, then wait until muster controllers shows LAG 0"
 	}
-	if c.GetError() != "" {
+	if controller.GetError() != "" {
 		step.Release = "-"
 	}
 	if step.Release == to {
@@ -188,14 +192,20 @@ func controllerStep(to string, c *apiv1.ControllerInfo, several bool) upgradeSte
 }
 
 // controllerTrouble is why no other controller may be restarted now.
-func controllerTrouble(c *apiv1.ControllerInfo) []string {
+func controllerTrouble(controller *apiv1.ControllerInfo) []string {
 	switch {
-	case c.GetError() != "":
-		return []string{c.GetName() + " does not answer: " + c.GetError()}
-	case c.GetRole() == "joining", c.GetRole() == "removed":
-		return []string{c.GetName() + " has no vote (" + c.GetRole() + ")"}
-	case c.GetLag() > maxUpgradeLag:
-		return []string{fmt.Sprintf("%s lacks %d batches of the ledger: wait", c.GetName(), c.GetLag())}
+	case controller.GetError() != "":
+		return []string{controller.GetName() + " does not answer: " + controller.GetError()}
+	case controller.GetRole() == "joining", controller.GetRole() == "removed":
+		return []string{controller.GetName() + " has no vote (" + controller.GetRole() + ")"}
+	case controller.GetLag() > maxUpgradeLag:
+		return []string{
+			fmt.Sprintf(
+				"%s lacks %d batches of the ledger: wait",
+				controller.GetName(),
+				controller.GetLag(),
+			),
+		}
 	}
 	return nil
 }
@@ -203,9 +213,9 @@ func controllerTrouble(c *apiv1.ControllerInfo) []string {
 // agentSteps are the nodes by the release of their agents, those that are done first.
 func agentSteps(to string, nodes []*apiv1.NodeInfo) []upgradeStep {
 	byRelease := map[string][]string{}
-	for _, n := range nodes {
-		if n.GetVersion() != "" { // a node that never registered runs nothing
-			byRelease[n.GetVersion()] = append(byRelease[n.GetVersion()], n.GetName())
+	for _, node := range nodes {
+		if node.GetVersion() != "" { // a node that never registered runs nothing
+			byRelease[node.GetVersion()] = append(byRelease[node.GetVersion()], node.GetName())
 		}
 	}
 	var releases []string
@@ -221,15 +231,15 @@ func agentSteps(to string, nodes []*apiv1.NodeInfo) []upgradeStep {
 		}
 		return strings.Compare(a, b)
 	})
-	var out []upgradeStep
+	var steps []upgradeStep
 	for _, release := range releases {
 		step := upgradeStep{What: hostlist.Fold(byRelease[release]), Kind: "agent", Release: release}
 		if release != to {
 			step.Do = "upgrade and restart muster-agent there, in any order; its jobs go on"
 		}
-		out = append(out, step)
+		steps = append(steps, step)
 	}
-	return out
+	return steps
 }
 
 func ledgerStep(raiseAt string, list *apiv1.ControllersReply) upgradeStep {

@@ -56,7 +56,7 @@ func runWhy(call *tool.Call) error {
 	}
 	shown := false
 	for {
-		rep, missing, err := askWhy(call)
+		reply, missing, err := askWhy(call)
 		if shown && err != nil && fetch.ControllerGone(err) {
 			call.Conn, call.Past = nil, nil // a restart of the controller ends no watch
 			call.Pause(call.Ctx, time.Duration(every)*time.Second)
@@ -66,11 +66,13 @@ func runWhy(call *tool.Call) error {
 			continue
 		}
 		if err != nil {
-			r := tool.ExplainError(err)
-			return tool.Fail(1, append(r.Preamble("muster why"), "muster why: error: "+r.Text)...)
+			refusal := tool.ExplainError(err)
+			return tool.Fail(
+				1, append(refusal.Preamble("muster why"), "muster why: error: "+refusal.Text)...,
+			)
 		}
-		waits := spec.JobState(rep.GetJob().GetState()) == spec.Pending
-		if err := writeWhy(call, rep, missing); err != nil || !call.Opts.On("watch") || !waits {
+		waits := spec.JobState(reply.GetJob().GetState()) == spec.Pending
+		if err := writeWhy(call, reply, missing); err != nil || !call.Opts.On("watch") || !waits {
 			return err
 		}
 		if err := call.Out.Flush(); err != nil {
@@ -85,10 +87,10 @@ func runWhy(call *tool.Call) error {
 }
 
 // writeWhy prints an explanation; missing says why its history is not whole.
-func writeWhy(call *tool.Call, rep *apiv1.WhyReply, missing string) error {
+func writeWhy(call *tool.Call, reply *apiv1.WhyReply, missing string) error {
 	if render.WantsDocument(call) {
 		history := tree.Member{Key: "history_missing", Value: missing}
-		return render.Print(call, append(render.WhyTree(rep), history)...)
+		return render.Print(call, append(render.WhyTree(reply), history)...)
 	}
 	if missing != "" {
 		fmt.Fprintf(
@@ -102,8 +104,8 @@ func writeWhy(call *tool.Call, rep *apiv1.WhyReply, missing string) error {
 		Asked:   call.Operands[0],
 		Colour:  call.Terminal(call.Stdout) && call.Getenv("NO_COLOR") == "",
 	}
-	view.Now = rep.GetNow()
-	text := view.Screen(rep)
+	view.Now = reply.GetNow()
+	text := view.Screen(reply)
 	if call.Opts.On("watch") && call.Terminal(call.Stdout) {
 		text = "\x1b[H\x1b[2J" + text
 	}

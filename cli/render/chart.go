@@ -34,16 +34,16 @@ type Charted struct {
 func ChartGPUs(history *apiv1.GpuHistoryReply) (charted []Charted, from, to int64) {
 	list := history.GetGpus()
 	steps := uint32(1)
-	for _, g := range list {
-		for _, p := range g.GetPoints() {
-			steps = max(steps, p.GetAt()+1)
+	for _, gpuHistory := range list {
+		for _, point := range gpuHistory.GetPoints() {
+			steps = max(steps, point.GetAt()+1)
 		}
 	}
 	for _, gpu := range list[:min(len(list), maxCharted)] {
 		line := func(name, unit string, full, scale float64, get func(p *apiv1.GpuPoint) *float64) Chart {
 			values := make([]*float64, steps)
-			for _, p := range gpu.GetPoints() {
-				values[p.GetAt()] = scaleValue(get(p), scale)
+			for _, point := range gpu.GetPoints() {
+				values[point.GetAt()] = scaleValue(get(point), scale)
 			}
 			return DrawChart(name, unit, full, values)
 		}
@@ -63,37 +63,39 @@ func ChartGPUs(history *apiv1.GpuHistoryReply) (charted []Charted, from, to int6
 }
 
 // scaleValue is a measured value in another unit.
-func scaleValue(v *float64, by float64) *float64 {
-	if v == nil {
+func scaleValue(value *float64, by float64) *float64 {
+	if value == nil {
 		return nil
 	}
-	out := *v * by
+	out := *value * by
 	return &out
 }
 
 // ChartNodes draws what a job used of CPUs and memory on its first nodes.
 func ChartNodes(report *apiv1.JobReportReply) []Charted {
 	held := map[string]*apiv1.JobReportNode{}
-	for _, n := range report.GetNodes() {
-		held[n.GetNode()] = n
+	for _, node := range report.GetNodes() {
+		held[node.GetNode()] = node
 	}
 	var out []Charted
 	for _, usage := range report.GetUsage()[:min(len(report.GetUsage()), maxCharted)] {
 		steps := uint32(1)
-		for _, p := range usage.GetPoints() {
-			steps = max(steps, p.GetAt()+1)
+		for _, point := range usage.GetPoints() {
+			steps = max(steps, point.GetAt()+1)
 		}
 		cpus, resident := make([]*float64, steps), make([]*float64, steps)
-		for _, p := range usage.GetPoints() {
-			gib := float64(p.GetRss()) / (1 << 30)
-			cpus[p.GetAt()] = p.Cpus
-			resident[p.GetAt()] = &gib
+		for _, point := range usage.GetPoints() {
+			gib := float64(point.GetRss()) / (1 << 30)
+			cpus[point.GetAt()] = point.Cpus
+			resident[point.GetAt()] = &gib
 		}
-		n := held[usage.GetNode()]
-		memory := "memory of " + format.Units(n.GetMemMib(), 'M', format.Convert{})
+		node := held[usage.GetNode()]
+		memory := "memory of " + format.Units(node.GetMemMib(), 'M', format.Convert{})
 		out = append(out, Charted{Name: Clean(usage.GetNode()), Charts: []Chart{
-			DrawChart(fmt.Sprintf("CPUs in use of %d", n.GetCpus()), "", float64(n.GetCpus()), cpus),
-			DrawChart(memory, "GiB", float64(n.GetMemMib())/1024, resident),
+			DrawChart(
+				fmt.Sprintf("CPUs in use of %d", node.GetCpus()), "", float64(node.GetCpus()), cpus,
+			),
+			DrawChart(memory, "GiB", float64(node.GetMemMib())/1024, resident),
 		}})
 	}
 	return out
@@ -102,29 +104,29 @@ func ChartNodes(report *apiv1.JobReportReply) []Charted {
 // DrawChart makes a chart of values, of which nil was not measured. full is the value
 // at its top; 0 takes the largest.
 func DrawChart(name, unit string, full float64, values []*float64) Chart {
-	c := Chart{Name: name, Width: max(len(values)-1, 1)}
+	chart := Chart{Name: name, Width: max(len(values)-1, 1)}
 	sum := 0.0
 	most := 0.0
 	n := 0
-	for _, v := range values {
-		if v != nil {
-			sum += *v
-			most = math.Max(most, *v)
+	for _, value := range values {
+		if value != nil {
+			sum += *value
+			most = math.Max(most, *value)
 			n++
 		}
 	}
 	if n == 0 {
-		c.None = true
-		return c
+		chart.None = true
+		return chart
 	}
 	if full <= 0 {
 		full = most
 	}
-	c.Mean, c.Most = formatAmount(sum/float64(n), unit), formatAmount(most, unit)
+	chart.Mean, chart.Most = formatAmount(sum/float64(n), unit), formatAmount(most, unit)
 	var path, area strings.Builder
 	drawing, last := false, 0
-	for i, v := range values {
-		if v == nil {
+	for i, value := range values {
+		if value == nil {
 			if drawing {
 				fmt.Fprintf(&area, "L%d 100Z", last)
 			}
@@ -133,7 +135,7 @@ func DrawChart(name, unit string, full float64, values []*float64) Chart {
 		}
 		y := 100.0
 		if full > 0 {
-			y = 100 - 98*math.Min(*v/full, 1)
+			y = 100 - 98*math.Min(*value/full, 1)
 		}
 		if !drawing {
 			fmt.Fprintf(&path, "M%d %.1f", i, y)
@@ -147,17 +149,17 @@ func DrawChart(name, unit string, full float64, values []*float64) Chart {
 	if drawing {
 		fmt.Fprintf(&area, "L%d 100Z", last)
 	}
-	c.Line, c.Area = path.String(), area.String()
-	return c
+	chart.Line, chart.Area = path.String(), area.String()
+	return chart
 }
 
 // formatAmount is a figure with its unit, in as many digits as say something.
-func formatAmount(v float64, unit string) string {
+func formatAmount(value float64, unit string) string {
 	digits := 0
-	if v < 10 {
+	if value < 10 {
 		digits = 1
 	}
-	text := strconv.FormatFloat(v, 'f', digits, 64)
+	text := strconv.FormatFloat(value, 'f', digits, 64)
 	if unit == "" {
 		return text
 	}

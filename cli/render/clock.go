@@ -11,7 +11,7 @@ import (
 )
 
 // FormatTime writes nanoseconds since 1970 as every command does.
-func FormatTime(c *tool.Call, ns int64) string { return NewClock(c.Env).Time(ns) }
+func FormatTime(call *tool.Call, ns int64) string { return NewClock(call.Env).Time(ns) }
 
 // Clock writes points in time and spans.
 type Clock struct {
@@ -22,8 +22,8 @@ type Clock struct {
 
 // NewClock is that of the command's environment; set now from an answer where
 // elapsed times are shown.
-func NewClock(e *tool.Env) Clock {
-	return Clock{Now: e.Now().UnixNano(), Loc: e.Loc, layout: e.Getenv("SLURM_TIME_FORMAT")}
+func NewClock(env *tool.Env) Clock {
+	return Clock{Now: env.Now().UnixNano(), Loc: env.Loc, layout: env.Getenv("SLURM_TIME_FORMAT")}
 }
 
 // Time writes nanoseconds since 1970; zero is "Unknown".
@@ -70,13 +70,13 @@ func Elapsed(job *apiv1.JobInfo, now int64) int64 {
 // unless SLURM_BITSTR_LEN says otherwise.
 func ArrayTasks(env *tool.Env, job *apiv1.JobInfo) string {
 	array := format.Array{Throttle: job.GetArrayThrottle()}
-	for _, r := range job.GetArrayTasks() {
+	for _, taskRange := range job.GetArrayTasks() {
 		array.Ranges = append(
 			array.Ranges,
 			format.Range{
-				First: uint32(r.GetFirst()),
-				Last:  uint32(r.GetLast()),
-				Step:  uint32(max(r.GetStep(), 1)),
+				First: uint32(taskRange.GetFirst()),
+				Last:  uint32(taskRange.GetLast()),
+				Step:  uint32(max(taskRange.GetStep(), 1)),
 			},
 		)
 	}

@@ -9,10 +9,10 @@ import (
 
 // ConfigValue is the value of a key of the configuration, empty when it is not
 // set. The last of several entries holds.
-func ConfigValue(cfg *apiv1.GetConfigReply, key string) string {
-	for _, e := range slices.Backward(cfg.GetEntries()) {
-		if strings.EqualFold(e.GetKey(), key) {
-			return e.GetValue()
+func ConfigValue(config *apiv1.GetConfigReply, key string) string {
+	for _, entry := range slices.Backward(config.GetEntries()) {
+		if strings.EqualFold(entry.GetKey(), key) {
+			return entry.GetValue()
 		}
 	}
 	return ""

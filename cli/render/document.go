@@ -99,24 +99,24 @@ func makeMeta(call *tool.Call, version schema.Version, cluster string) tree.Obje
 
 // Document wraps an answer that Slurm has no schema of with meta, errors and
 // warnings.
-func Document(c *tool.Call, members ...tree.Member) tree.Object {
-	return makeDocument(c, schema.Default, c.Cluster(), members)
+func Document(call *tool.Call, members ...tree.Member) tree.Object {
+	return makeDocument(call, schema.Default, call.Cluster(), members)
 }
 
 func makeDocument(
-	c *tool.Call,
-	v schema.Version,
+	call *tool.Call,
+	version schema.Version,
 	cluster string,
 	members []tree.Member,
 ) tree.Object {
 	return append(
 		tree.Object(members),
-		tree.Member{Key: "meta", Value: makeMeta(c, v, cluster)},
+		tree.Member{Key: "meta", Value: makeMeta(call, version, cluster)},
 		tree.Member{
 			Key:   "errors",
 			Value: tree.List{},
 		},
-		tree.Member{Key: "warnings", Value: listWarnings(c)},
+		tree.Member{Key: "warnings", Value: listWarnings(call)},
 	)
 }
 
@@ -225,4 +225,4 @@ func ExitTree(code, signal int32) tree.Object {
 }
 
 // WantsDocument tells that JSON or YAML is asked for.
-func WantsDocument(c *tool.Call) bool { return c.Opts.On("json") || c.Opts.On("yaml") }
+func WantsDocument(call *tool.Call) bool { return call.Opts.On("json") || call.Opts.On("yaml") }

@@ -11,36 +11,41 @@ import (
 )
 
 // EventFacts appends what an event is about and what it says.
-func EventFacts(call *tool.Call, b []byte, e *apiv1.EventInfo) []byte {
-	b = EventWord(b, "job", e.GetJob())
-	b = EventWord(b, "user", e.GetUser())
-	b = EventWord(b, "account", e.GetAccount())
-	b = EventWord(b, "nodes", hostlist.Fold(e.GetNodes()))
-	for _, f := range e.GetFields() {
-		b = EventWord(b, f.GetName(), eventFieldText(call, f))
+func EventFacts(clock Clock, data []byte, event *apiv1.EventInfo) []byte {
+	data = EventWord(data, "job", event.GetJob())
+	data = EventWord(data, "user", event.GetUser())
+	data = EventWord(data, "account", event.GetAccount())
+	data = EventWord(data, "nodes", hostlist.Fold(event.GetNodes()))
+	return EventFields(clock, data, event)
+}
+
+// EventFields appends what an event says, without what it is about.
+func EventFields(clock Clock, data []byte, event *apiv1.EventInfo) []byte {
+	for _, field := range event.GetFields() {
+		data = EventWord(data, field.GetName(), eventFieldText(clock, field))
 	}
-	return b
+	return data
 }
 
 // EventWord appends name=value, quoted where a reader could not tell its end.
-func EventWord(b []byte, name, value string) []byte {
+func EventWord(buffer []byte, name, value string) []byte {
 	if value == "" {
-		return b
+		return buffer
 	}
 	if strings.ContainsFunc(value, func(r rune) bool { return r <= ' ' || r == '"' }) {
 		value = strconv.Quote(value)
 	}
-	return append(append(append(append(b, ' '), name...), '='), value...)
+	return append(append(append(append(buffer, ' '), name...), '='), value...)
 }
 
-func eventFieldText(call *tool.Call, field *apiv1.EventField) string {
+func eventFieldText(clock Clock, field *apiv1.EventField) string {
 	switch v := field.GetValue().(type) {
 	case *apiv1.EventField_Text:
 		return v.Text
 	case *apiv1.EventField_Number:
 		return strconv.FormatInt(v.Number, 10)
 	case *apiv1.EventField_Time:
-		return FormatTime(call, v.Time)
+		return clock.Time(v.Time)
 	case *apiv1.EventField_Span:
 		switch {
 		case v.Span < 0:

@@ -38,9 +38,9 @@ func FaultText(fault *apiv1.GpuFault) string {
 }
 
 // faultLines are what happened to the GPUs of a job, for muster why.
-func (v *WhyView) faultLines(rep *apiv1.WhyReply) []string {
+func (v *WhyView) faultLines(reply *apiv1.WhyReply) []string {
 	var out []string
-	for _, fault := range rep.GetGpuFaults() {
+	for _, fault := range reply.GetGpuFaults() {
 		text := fmt.Sprintf(
 			"%s on %s: %s, last %s ago.",
 			fault.GetUuid(),

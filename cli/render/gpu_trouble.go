@@ -36,7 +36,7 @@ func (t GPUTrouble) Lost() bool {
 // answered again is over, and so is a fault of a day ago, but a loss stays until
 // the GPU answers. Faults of a MIG instance's device are the instance's too.
 func TroubleOf(node *apiv1.NodeInfo, gpu *apiv1.GpuInfo, now int64) GPUTrouble {
-	var out GPUTrouble
+	var trouble GPUTrouble
 	returned := int64(0)
 	for _, fault := range node.GetGpuFaults() {
 		if fault.GetUuid() == gpu.GetUuid() &&
@@ -55,19 +55,19 @@ func TroubleOf(node *apiv1.NodeInfo, gpu *apiv1.GpuInfo, now int64) GPUTrouble {
 		switch spec.GPUFaultKind(fault.GetKind()) {
 		case spec.GPUIdle:
 			if isIdleNow(gpu, fault, now) {
-				out.Idle = fault
+				trouble.Idle = fault
 			}
 		case spec.GPULost:
-			out.Fault = fault
+			trouble.Fault = fault
 		case spec.GPUXID, spec.GPUThermal, spec.GPUECC:
-			newer := out.Fault == nil || fault.GetAt() > out.Fault.GetAt()
-			if now-fault.GetAt() <= faultIsNews && newer && !out.Lost() {
-				out.Fault = fault
+			newer := trouble.Fault == nil || fault.GetAt() > trouble.Fault.GetAt()
+			if now-fault.GetAt() <= faultIsNews && newer && !trouble.Lost() {
+				trouble.Fault = fault
 			}
 		case spec.GPUReturned, spec.GPUMIGChanged:
 		}
 	}
-	return out
+	return trouble
 }
 
 // isIdleNow tells whether a report of an idle GPU still holds. The agent says again
@@ -136,16 +136,21 @@ func lostGPUs(node *apiv1.NodeInfo) []*apiv1.GpuInfo {
 			delete(at, fault.GetUuid())
 		}
 	}
-	var out []*apiv1.GpuInfo
+	var gpus []*apiv1.GpuInfo
 	for uuid := range at {
 		if !found[uuid] {
-			out = append(out, &apiv1.GpuInfo{Uuid: uuid, Index: unknownIndex, Type: like.GetType(), Model: like.GetModel()})
+			gpus = append(
+				gpus,
+				&apiv1.GpuInfo{
+					Uuid: uuid, Index: unknownIndex, Type: like.GetType(), Model: like.GetModel(),
+				},
+			)
 		}
 	}
-	slices.SortFunc(out, func(a, b *apiv1.GpuInfo) int {
+	slices.SortFunc(gpus, func(a, b *apiv1.GpuInfo) int {
 		return cmp.Or(cmp.Compare(at[a.GetUuid()], at[b.GetUuid()]), cmp.Compare(a.GetUuid(), b.GetUuid()))
 	})
-	return out
+	return gpus
 }
 
 // freeIndex is the smallest number that no GPU has.

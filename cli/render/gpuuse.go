@@ -13,9 +13,9 @@ import (
 func BarLevels(call *tool.Call) (steps []rune, empty rune) {
 	for _, name := range [...]string{"LC_ALL", "LC_CTYPE", "LANG"} {
 		for _, kv := range call.Environ {
-			if v, ok := strings.CutPrefix(kv, name+"="); ok && v != "" {
-				v = strings.ToUpper(v)
-				if strings.Contains(v, "UTF-8") || strings.Contains(v, "UTF8") {
+			if value, ok := strings.CutPrefix(kv, name+"="); ok && value != "" {
+				value = strings.ToUpper(value)
+				if strings.Contains(value, "UTF-8") || strings.Contains(value, "UTF8") {
 					return []rune(BlockLevels), '·'
 				}
 				return []rune("_.-:=+*#"), 'x'
@@ -33,9 +33,11 @@ func DrawLine(
 	steps []rune,
 ) (out []rune, mean, most float64, ok bool) {
 	n := 0
-	for _, v := range values {
-		if v != nil {
-			mean, most, n = mean+*v, max(most, *v), n+1
+	for _, value := range values {
+		if value != nil {
+			mean += *value
+			most = max(most, *value)
+			n++
 		}
 	}
 	if n == 0 {
@@ -44,12 +46,12 @@ func DrawLine(
 	if full == 0 {
 		full = max(most, 1)
 	}
-	for _, v := range values {
-		if v == nil {
+	for _, value := range values {
+		if value == nil {
 			out = append(out, ' ')
 			continue
 		}
-		out = append(out, steps[min(max(int(*v/full*float64(len(steps))), 0), len(steps)-1)])
+		out = append(out, steps[min(max(int(*value/full*float64(len(steps))), 0), len(steps)-1)])
 	}
 	return out, mean / float64(n), most, true
 }
@@ -59,29 +61,31 @@ const WholeDevice = 1000
 
 // HeldPart is the time that a run held a device, times its part of it: what
 // its other times and integrals are of.
-func HeldPart(t *apiv1.JobReportGpu) float64 {
-	if s := t.GetShare(); s > 0 {
-		return float64(t.GetHeld()) * float64(s) / WholeDevice
+func HeldPart(gpu *apiv1.JobReportGpu) float64 {
+	if s := gpu.GetShare(); s > 0 {
+		return float64(gpu.GetHeld()) * float64(s) / WholeDevice
 	}
-	return float64(t.GetHeld())
+	return float64(gpu.GetHeld())
 }
 
 // MethodText says how a device's figures became those of a run; "" = not known.
-func MethodText(t *apiv1.JobReportGpu) string {
-	if InParts(t) {
-		return fmt.Sprintf("%s, %.4g%%", t.GetMethod(), float64(t.GetShare())*100/WholeDevice)
+func MethodText(gpu *apiv1.JobReportGpu) string {
+	if InParts(gpu) {
+		return fmt.Sprintf("%s, %.4g%%", gpu.GetMethod(), float64(gpu.GetShare())*100/WholeDevice)
 	}
-	return t.GetMethod()
+	return gpu.GetMethod()
 }
 
 // InParts tells that others had parts of the device at the same time: whose its
 // memory was, nobody knows.
-func InParts(t *apiv1.JobReportGpu) bool { return t.GetShare() > 0 && t.GetShare() < WholeDevice }
+func InParts(gpu *apiv1.JobReportGpu) bool {
+	return gpu.GetShare() > 0 && gpu.GetShare() < WholeDevice
+}
 
 // PeakText is the most memory that a run had on a device.
-func PeakText(t *apiv1.JobReportGpu) string {
-	if InParts(t) {
+func PeakText(gpu *apiv1.JobReportGpu) string {
+	if InParts(gpu) {
 		return "-"
 	}
-	return GiB(t.GetPeakMem())
+	return GiB(gpu.GetPeakMem())
 }

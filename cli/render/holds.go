@@ -33,8 +33,8 @@ func HoldTRES(hold *apiv1.ForeignHold) string {
 // HoldGPUs are the devices of a hold by index and UUID.
 func HoldGPUs(hold *apiv1.ForeignHold) string {
 	var out []string
-	for _, g := range hold.GetGpus() {
-		out = append(out, tool.Itoa(g.GetIndex())+":"+g.GetUuid())
+	for _, gpu := range hold.GetGpus() {
+		out = append(out, tool.Itoa(gpu.GetIndex())+":"+gpu.GetUuid())
 	}
 	return strings.Join(out, ",")
 }
@@ -50,13 +50,13 @@ func milliCPU(n int64) string {
 }
 
 // holdText is what a hold has, in a few words.
-func holdText(milli, mem, gpus int64) string {
+func holdText(milli, memory, gpus int64) string {
 	parts := []string{milliCPU(milli) + " CPUs"}
 	if gpus > 0 {
 		parts = append(parts, formatQuantity("gres/gpu", gpus))
 	}
-	if mem > 0 {
-		parts = append(parts, formatQuantity("mem", mem))
+	if memory > 0 {
+		parts = append(parts, formatQuantity("mem", memory))
 	}
 	return strings.Join(parts, ", ")
 }

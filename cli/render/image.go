@@ -10,8 +10,10 @@ import (
 func ImageName(job *apiv1.JobInfo) string {
 	container := spec.Container{Image: job.GetSpec().GetContainer().GetImage()}
 	var pinned []spec.PinnedImage
-	for _, one := range job.GetImages() {
-		pinned = append(pinned, spec.PinnedImage{Image: one.GetImage(), Digest: one.GetDigest()})
+	for _, image := range job.GetImages() {
+		pinned = append(
+			pinned, spec.PinnedImage{Image: image.GetImage(), Digest: image.GetDigest()},
+		)
 	}
 	return container.NameWith(pinned)
 }

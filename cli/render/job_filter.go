@@ -55,13 +55,13 @@ func ParseJobFilter(text string) JobFilter {
 			filter.words = append(filter.words, strings.ToLower(part))
 			continue
 		}
-		t := filterTerm{
+		term := filterTerm{
 			key:    plain,
 			not:    plain != key,
 			values: strings.Split(strings.ToLower(value), ","),
 		}
-		filter.Over = filter.Over || t.wantsOver()
-		filter.terms = append(filter.terms, t)
+		filter.Over = filter.Over || term.wantsOver()
+		filter.terms = append(filter.terms, term)
 	}
 	return filter
 }
@@ -111,22 +111,22 @@ func QuotedTerm(value string) string {
 
 // Matches tells whether a job fits.
 func (f JobFilter) Matches(job *apiv1.JobInfo, text *JobView) bool {
-	for _, t := range f.terms {
-		if t.matchesJob(job, text) == t.not {
+	for _, term := range f.terms {
+		if term.matchesJob(job, text) == term.not {
 			return false
 		}
 	}
 	if len(f.words) == 0 {
 		return true
 	}
-	s := job.GetSpec()
+	jobSpec := job.GetSpec()
 	all := strings.ToLower(
 		strings.Join(
 			[]string{
 				text.ID(JobRow{JobInfo: job, Task: -1}),
-				s.GetName(),
+				jobSpec.GetName(),
 				job.GetUser(),
-				s.GetAccount(),
+				jobSpec.GetAccount(),
 				job.GetPartition(),
 			},
 			"\n",
@@ -210,39 +210,39 @@ func GPUsOf(tres *apiv1.Tres) int64 {
 // Clean is a text from outside on one line: what a screen would obey or not show
 // is replaced, so that a name can neither hide a part of itself nor steer a
 // terminal.
-func Clean(s string) string {
+func Clean(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || (r >= 0x80 && r < 0xa0) {
 			return '·'
 		}
 		return r
-	}, s)
+	}, text)
 }
 
 // CleanLine is Clean for a text with others beside it: nothing in it turns the direction of what
 // follows.
-func CleanLine(s string) string {
+func CleanLine(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
 		case r >= 0x202a && r <= 0x202e, r >= 0x2066 && r <= 0x2069, r == 0x200e, r == 0x200f:
 			return '·'
 		}
 		return r
-	}, Clean(s))
+	}, Clean(text))
 }
 
 // ShortSpan is a length of time in few characters: 45s, 12m, 3h20, 2d4h.
 func ShortSpan(ns int64) string {
-	sec := max(ns, 0) / tool.Second
+	seconds := max(ns, 0) / tool.Second
 	switch {
-	case sec < 60:
-		return fmt.Sprintf("%ds", sec)
-	case sec < 3600:
-		return fmt.Sprintf("%dm", sec/60)
-	case sec < 86400:
-		return fmt.Sprintf("%dh%02d", sec/3600, sec%3600/60)
+	case seconds < 60:
+		return fmt.Sprintf("%ds", seconds)
+	case seconds < 3600:
+		return fmt.Sprintf("%dm", seconds/60)
+	case seconds < 86400:
+		return fmt.Sprintf("%dh%02d", seconds/3600, seconds%3600/60)
 	}
-	return fmt.Sprintf("%dd%dh", sec/86400, sec%86400/3600)
+	return fmt.Sprintf("%dd%dh", seconds/86400, seconds%86400/3600)
 }
 
 // Spent is how long a job has waited, or has run.

@@ -18,6 +18,8 @@ type JobView struct {
 	Noconvert bool // amounts stay in the unit they are kept in
 	Expand    bool // file names with their patterns filled in
 	Cluster   string
+	// Ranges explain pending jobs, by their uids, where starts are shown as ranges.
+	Ranges map[uint64]*apiv1.WhyReply
 }
 
 // JobRow is one line of squeue: a job, one task of an array, or a step.
@@ -62,10 +64,10 @@ func (v *JobView) ID(row JobRow) string {
 
 // Configuring tells a job that has its nodes and has not begun: they boot, or
 // the site's PrologSlurmctld runs.
-func Configuring(j *apiv1.JobInfo) bool {
-	return j.GetConfiguring() ||
-		spec.JobState(j.GetState()) == spec.Running &&
-			j.GetReason().GetCode() == string(spec.ReasonProlog)
+func Configuring(job *apiv1.JobInfo) bool {
+	return job.GetConfiguring() ||
+		spec.JobState(job.GetState()) == spec.Running &&
+			job.GetReason().GetCode() == string(spec.ReasonProlog)
 }
 
 // StateNames are the long and the short name that squeue shows.
@@ -136,13 +138,13 @@ func Left(job *apiv1.JobInfo, now int64) int64 {
 // PerNode writes what the job has on each node: what was asked for by node, or
 // what it holds where it asked in another way.
 func PerNode(job *apiv1.JobInfo) string {
-	s := job.GetSpec()
-	if len(s.GetPerNode()) > 0 {
-		return CountsText(s.GetPerNode(), "gres:", ":")
+	jobSpec := job.GetSpec()
+	if len(jobSpec.GetPerNode()) > 0 {
+		return CountsText(jobSpec.GetPerNode(), "gres:", ":")
 	}
 	nodes := int64(max(job.GetNumNodes(), 1))
-	for _, t := range [...]*apiv1.Tres{job.GetAllocTres(), job.GetReqTres()} {
-		if n := ToTRES(t).Get("gres/gpu"); n > 0 {
+	for _, tres := range [...]*apiv1.Tres{job.GetAllocTres(), job.GetReqTres()} {
+		if n := ToTRES(tres).Get("gres/gpu"); n > 0 {
 			return "gres:gpu:" + tool.Itoa((n+nodes-1)/nodes)
 		}
 	}
@@ -151,14 +153,16 @@ func PerNode(job *apiv1.JobInfo) string {
 
 // MinMemory is the memory asked for, or had by default: by node, CPU or GPU.
 func (v *JobView) MinMemory(job *apiv1.JobInfo) string {
-	s := job.GetSpec()
-	n := s.GetMemPerNode()
-	for _, m := range [...]int64{s.GetMemPerCpu(), s.GetMemPerGpu(), job.GetDefaultMemPerCpu()} {
+	jobSpec := job.GetSpec()
+	n := jobSpec.GetMemPerNode()
+	for _, m := range [...]int64{
+		jobSpec.GetMemPerCpu(), jobSpec.GetMemPerGpu(), job.GetDefaultMemPerCpu(),
+	} {
 		if m != 0 {
 			n = m
 		}
 	}
-	if n == 0 && !s.GetAllMem() {
+	if n == 0 && !jobSpec.GetAllMem() {
 		n = job.GetReqTres().GetMem() / int64(max(job.GetReqTres().GetNode(), 1))
 	}
 	return v.Memory(n)
@@ -197,8 +201,8 @@ func (v *JobView) Stderr(job *apiv1.JobInfo) string {
 	return v.findFile(job, job.GetSpec().GetStderr(), job.GetStderr(), "")
 }
 
-func (v *JobView) Stdin(j *apiv1.JobInfo) string {
-	return v.findFile(j, j.GetSpec().GetStdin(), j.GetStdin(), "/dev/null")
+func (v *JobView) Stdin(job *apiv1.JobInfo) string {
+	return v.findFile(job, job.GetSpec().GetStdin(), job.GetStdin(), "/dev/null")
 }
 
 // Sharing is the OverSubscribe of a job.
@@ -219,8 +223,10 @@ func Sharing(job *apiv1.JobInfo) string {
 }
 
 // CommandLine is the script with its arguments.
-func CommandLine(j *apiv1.JobInfo) string {
-	return strings.Join(append([]string{j.GetSpec().GetCommand()}, j.GetSpec().GetArgs()...), " ")
+func CommandLine(job *apiv1.JobInfo) string {
+	return strings.Join(
+		append([]string{job.GetSpec().GetCommand()}, job.GetSpec().GetArgs()...), " ",
+	)
 }
 
 func StarIfZero(n uint32) string {
@@ -277,11 +283,11 @@ func ParseStates(list string) (states []uint32, completing, all bool, bad string
 			"ST":
 			states = append(states, 0) // a state that no job of this release is ever in
 		default:
-			s, ok := spec.ParseJobState(word)
+			state, ok := spec.ParseJobState(word)
 			if !ok {
 				return nil, false, false, word
 			}
-			states = append(states, uint32(s))
+			states = append(states, uint32(state))
 		}
 	}
 	return states, completing, all, ""
@@ -297,13 +303,13 @@ func HetSet(job *apiv1.JobInfo) string {
 
 // LicencesText writes the licences that a job asks for: a:2,b:1, or a:2|b:1
 // where one of them is enough.
-func LicencesText(s *apiv1.JobSpec) string {
-	text := CountsText(s.GetLicenses(), "", ":")
-	if s.GetAnyLicense() {
+func LicencesText(jobSpec *apiv1.JobSpec) string {
+	text := CountsText(jobSpec.GetLicenses(), "", ":")
+	if jobSpec.GetAnyLicense() {
 		text = strings.ReplaceAll(text, ",", "|")
 	}
 	return text
 }
 
 // QOSOf is the QOS that a job runs in, or all that it may run in.
-func QOSOf(j *apiv1.JobInfo) string { return cmp.Or(j.GetQos(), j.GetSpec().GetQos()) }
+func QOSOf(job *apiv1.JobInfo) string { return cmp.Or(job.GetQos(), job.GetSpec().GetQos()) }

@@ -9,20 +9,20 @@ import (
 
 // JobStateList are the states of jobs, short and long, as --helpstate prints them.
 func JobStateList() string {
-	var b strings.Builder
+	var text strings.Builder
 	for _, state := range spec.JobStates() {
-		fmt.Fprintf(&b, "%-4s%s\n", state.Compact(), state)
+		fmt.Fprintf(&text, "%-4s%s\n", state.Compact(), state)
 	}
-	b.WriteString("CG  COMPLETING\n")
-	return b.String()
+	text.WriteString("CG  COMPLETING\n")
+	return text.String()
 }
 
 // ReasonList are the reasons why jobs wait, as --helpreason prints them; docs/reasons.md explains
 // each.
 func ReasonList() string {
-	var b strings.Builder
+	var text strings.Builder
 	for _, doc := range spec.ReasonDocs() {
-		b.WriteString(string(doc.Code) + "\n")
+		text.WriteString(string(doc.Code) + "\n")
 	}
-	return b.String()
+	return text.String()
 }

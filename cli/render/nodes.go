@@ -16,8 +16,8 @@ type nodeState struct {
 }
 
 // StateOf reads IDLE+DRAIN.
-func StateOf(n *apiv1.NodeInfo) nodeState {
-	parts := strings.Split(cmp.Or(n.GetState(), "UNKNOWN"), "+")
+func StateOf(node *apiv1.NodeInfo) nodeState {
+	parts := strings.Split(cmp.Or(node.GetState(), "UNKNOWN"), "+")
 	return nodeState{parts[0], parts[1:]}
 }
 
@@ -185,12 +185,12 @@ func NodeStateWords() []string {
 
 // NodeReason is why a node is out, with who said so and when, as scontrol
 // shows it.
-func NodeReason(node *apiv1.NodeInfo, k Clock) string {
+func NodeReason(node *apiv1.NodeInfo, clock Clock) string {
 	if node.GetReason() == "" {
 		return ""
 	}
 	return node.GetReason() + " [" + cmp.Or(node.GetReasonUser(), "unknown") + "@" +
-		k.Time(node.GetReasonTime()) + "]"
+		clock.Time(node.GetReasonTime()) + "]"
 }
 
 // Milli writes thousandths with two digits: 0.78.

@@ -11,9 +11,9 @@ import (
 )
 
 // upperStates is a node's state as JSON has it: the base and its flags.
-func upperStates(n *apiv1.NodeInfo) tree.List {
-	s := StateOf(n)
-	return append(tree.List{s.base}, tree.Strings(s.flags)...)
+func upperStates(node *apiv1.NodeInfo) tree.List {
+	state := StateOf(node)
+	return append(tree.List{state.base}, tree.Strings(state.flags)...)
 }
 
 // NodeTree is one node, as scontrol show node --json has it.
@@ -21,10 +21,15 @@ func upperStates(n *apiv1.NodeInfo) tree.List {
 //muster:table one entry for each key
 func NodeTree(node *apiv1.NodeInfo, view *NodeView) tree.Object {
 	gpus := tree.List{}
-	for _, g := range node.GetGpus() {
-		gpus = append(gpus, tree.Object{{Key: "index", Value: g.GetIndex()}, {Key: "uuid", Value: g.GetUuid()}, {Key: "type", Value: g.GetType()},
-			{Key: "model", Value: g.GetModel()}, {Key: "memory", Value: g.GetMem()}, {Key: "allocated", Value: g.GetAllocated()}, {Key: "job_id", Value: g.GetJobId()},
-			{Key: "share", Value: g.GetShare()}, {Key: "shares", Value: g.GetShares()}, {Key: "shares_used", Value: g.GetSharesUsed()}})
+	for _, gpu := range node.GetGpus() {
+		gpus = append(gpus,
+			tree.Object{{Key: "index", Value: gpu.GetIndex()}, {Key: "uuid", Value: gpu.GetUuid()},
+				{Key: "type", Value: gpu.GetType()},
+				{Key: "model", Value: gpu.GetModel()}, {Key: "memory", Value: gpu.GetMem()},
+				{Key: "allocated", Value: gpu.GetAllocated()},
+				{Key: "job_id", Value: gpu.GetJobId()},
+				{Key: "share", Value: gpu.GetShare()}, {Key: "shares", Value: gpu.GetShares()},
+				{Key: "shares_used", Value: gpu.GetSharesUsed()}})
 	}
 	return tree.Object{
 		{Key: "architecture", Value: node.GetArch()}, {Key: "burstbuffer_network_address", Value: ""}, {Key: "boards", Value: max(node.GetBoards(), 1)},
@@ -82,9 +87,9 @@ func PartitionTree(partition *apiv1.PartitionInfo) tree.Object {
 // share an entry.
 func SinfoTree(call *tool.Call, groups []*NodeGroup, view *NodeView) tree.Object {
 	list := tree.List{}
-	for _, g := range groups {
-		if len(g.Nodes) > 0 {
-			list = append(list, groupTree(g, view))
+	for _, group := range groups {
+		if len(group.Nodes) > 0 {
+			list = append(list, groupTree(group, view))
 		}
 	}
 	return Document(call, tree.Member{Key: "sinfo", Value: list})

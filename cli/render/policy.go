@@ -24,9 +24,9 @@ type PolicyWords struct {
 
 // PolicyWord finds the value of a key.
 func PolicyWord(list []*apiv1.ConfigEntry, keys ...string) (string, bool) {
-	for _, e := range slices.Backward(list) {
-		if slices.Contains(keys, e.GetKey()) {
-			return e.GetValue(), true
+	for _, entry := range slices.Backward(list) {
+		if slices.Contains(keys, entry.GetKey()) {
+			return entry.GetValue(), true
 		}
 	}
 	return "", false
@@ -86,8 +86,8 @@ func limitOf(list []*apiv1.NamedCount, name string) string {
 }
 
 // RawShares are an association's shares: 1 where none are said.
-func RawShares(a *apiv1.Association) int64 {
-	return (&spec.Association{Shares: a.GetShares()}).Share()
+func RawShares(association *apiv1.Association) int64 {
+	return (&spec.Association{Shares: association.GetShares()}).Share()
 }
 
 func formatWall(ns int64) string {
@@ -122,7 +122,8 @@ type PolicyView struct {
 	Tree   bool
 	Coords bool // withcoordinator
 
-	ids map[uint32]*apiv1.Association // see byID
+	ids       map[uint32]*apiv1.Association // see byID
+	inherited bool                          // see inheritLimits
 }
 
 // Rows makes the rows of an entity, its usual columns and those that only
@@ -136,14 +137,14 @@ func (s *PolicyView) Rows(what string) (rows []*PolicyRow, fields, more []Policy
 			users,
 			func(a, b *apiv1.AccountingUser) int { return strings.Compare(a.GetName(), b.GetName()) },
 		)
-		for _, u := range users {
-			if s.Named(u.GetName()) &&
-				s.matchesConditions(u.GetDefaultAccount(), u.GetName(), what) {
+		for _, user := range users {
+			if s.Named(user.GetName()) &&
+				s.matchesConditions(user.GetDefaultAccount(), user.GetName(), what) {
 				rows = append(
 					rows,
 					s.withAssocs(
-						&PolicyRow{cluster: policy.GetCluster(), user: u},
-						func(a *apiv1.Association) bool { return a.GetUser() == u.GetName() },
+						&PolicyRow{cluster: policy.GetCluster(), user: user},
+						func(a *apiv1.Association) bool { return a.GetUser() == user.GetName() },
 					)...)
 			}
 		}
@@ -183,9 +184,9 @@ func (s *PolicyView) Rows(what string) (rows []*PolicyRow, fields, more []Policy
 	case "qos":
 		byID := slices.Clone(policy.GetQos())
 		slices.SortFunc(byID, func(a, b *apiv1.Qos) int { return cmp.Compare(a.GetId(), b.GetId()) })
-		for _, q := range byID {
-			if s.Named(q.GetName()) {
-				rows = append(rows, &PolicyRow{cluster: policy.GetCluster(), QOS: q})
+		for _, qos := range byID {
+			if s.Named(qos.GetName()) {
+				rows = append(rows, &PolicyRow{cluster: policy.GetCluster(), QOS: qos})
 			}
 		}
 		return rows, QOSFields(), append(hiddenQOSFields(), oldQOSFields()...)
@@ -235,9 +236,9 @@ func (s *PolicyView) extendRows(
 ) ([]*PolicyRow, []PolicyField, []PolicyField) {
 	var extra []PolicyField
 	hidden := append(hiddenAssocFields(), furtherAssocFields(s)...)
-	for _, f := range append(assocFields(), hidden...) {
-		if !slices.ContainsFunc(own, func(o PolicyField) bool { return o.head == f.head }) {
-			extra = append(extra, f)
+	for _, field := range append(assocFields(), hidden...) {
+		if !slices.ContainsFunc(own, func(o PolicyField) bool { return o.head == field.head }) {
+			extra = append(extra, field)
 		}
 	}
 	if s.Assocs {
@@ -255,16 +256,17 @@ func (s *PolicyView) withAssocs(
 	if !s.Assocs {
 		return []*PolicyRow{base}
 	}
-	var out []*PolicyRow
+	s.inheritLimits()
+	var rows []*PolicyRow
 	for _, assoc := range s.Policy.GetAssociations() {
 		if belongs(assoc) &&
 			s.matchesConditions(assoc.GetAccount(), assoc.GetUser(), "association") {
-			r := *base
-			r.Assoc, r.QOSList = assoc, s.qosOf(assoc)
-			out = append(out, &r)
+			row := *base
+			row.Assoc, row.QOSList = assoc, s.qosOf(assoc)
+			rows = append(rows, &row)
 		}
 	}
-	return out
+	return rows
 }
 
 func (s *PolicyView) Named(name string) bool {
@@ -297,17 +299,17 @@ func (s *PolicyView) matchesConditions(account, user, what string) bool {
 func (s *PolicyView) ByID(id uint32) *apiv1.Association {
 	if s.ids == nil {
 		s.ids = make(map[uint32]*apiv1.Association, len(s.Policy.GetAssociations()))
-		for _, a := range s.Policy.GetAssociations() {
-			s.ids[a.GetId()] = a
+		for _, association := range s.Policy.GetAssociations() {
+			s.ids[association.GetId()] = association
 		}
 	}
 	return s.ids[id]
 }
 
 func (s *PolicyView) findRoot() *apiv1.Association {
-	for _, a := range s.Policy.GetAssociations() {
-		if a.GetAccount() == "root" && a.GetUser() == "" {
-			return a
+	for _, association := range s.Policy.GetAssociations() {
+		if association.GetAccount() == "root" && association.GetUser() == "" {
+			return association
 		}
 	}
 	return nil
@@ -332,8 +334,48 @@ func (s *PolicyView) qosOf(assoc *apiv1.Association) []string {
 	return nil
 }
 
+// inheritLimits fills the associations' limits for each job with those of the accounts above
+// them, which are in force where an association has none of its own. WOPLimits leaves them out.
+func (s *PolicyView) inheritLimits() {
+	if s.inherited {
+		return
+	}
+	s.inherited = true
+	if slices.ContainsFunc(s.Words.Bare, func(word string) bool {
+		return len(word) >= 4 && strings.HasPrefix("woplimits", word)
+	}) {
+		return
+	}
+	for _, assoc := range s.Policy.GetAssociations() {
+		for up := s.ByID(assoc.GetParent()); up != nil; up = s.ByID(up.GetParent()) {
+			if assoc.GetMaxWall() <= 0 {
+				assoc.MaxWall = up.GetMaxWall()
+			}
+			assoc.MaxJobs = cmp.Or(assoc.GetMaxJobs(), up.GetMaxJobs())
+			assoc.MaxSubmitJobs = cmp.Or(assoc.GetMaxSubmitJobs(), up.GetMaxSubmitJobs())
+			assoc.MaxJobsAccrue = cmp.Or(assoc.GetMaxJobsAccrue(), up.GetMaxJobsAccrue())
+			assoc.MinPrio = cmp.Or(assoc.GetMinPrio(), up.GetMinPrio())
+			assoc.MaxTresPerJob = inheritTRES(assoc.GetMaxTresPerJob(), up.GetMaxTresPerJob())
+			assoc.MaxTresPerNode = inheritTRES(assoc.GetMaxTresPerNode(), up.GetMaxTresPerNode())
+			assoc.MaxTresMins = inheritTRES(assoc.GetMaxTresMins(), up.GetMaxTresMins())
+		}
+	}
+}
+
+// inheritTRES adds the TRES that are limited above only.
+func inheritTRES(own, above []*apiv1.NamedCount) []*apiv1.NamedCount {
+	for _, limit := range above {
+		same := func(n *apiv1.NamedCount) bool { return n.GetName() == limit.GetName() }
+		if !slices.ContainsFunc(own, same) {
+			own = append(own, limit)
+		}
+	}
+	return own
+}
+
 // TreeRows lists associations depth first: an account, its users, its accounts.
 func (s *PolicyView) TreeRows() []*PolicyRow {
+	s.inheritLimits()
 	children := map[uint32][]*apiv1.Association{}
 	for _, assoc := range s.Policy.GetAssociations() {
 		parent := assoc.GetParent()
@@ -342,43 +384,59 @@ func (s *PolicyView) TreeRows() []*PolicyRow {
 		}
 		children[parent] = append(children[parent], assoc)
 	}
-	var out []*PolicyRow
+	var rows []*PolicyRow
 	var walk func(parent uint32, depth int)
 	walk = func(parent uint32, depth int) {
 		list := children[parent]
-		slices.SortStableFunc(list, func(assoc, b *apiv1.Association) int {
-			if (assoc.GetUser() == "") != (b.GetUser() == "") {
+		slices.SortStableFunc(list, func(assoc, association *apiv1.Association) int {
+			if (assoc.GetUser() == "") != (association.GetUser() == "") {
 				if assoc.GetUser() != "" {
 					return -1
 				}
 				return 1
 			}
-			return int(assoc.GetId()) - int(b.GetId())
+			return int(assoc.GetId()) - int(association.GetId())
 		})
 		for _, assoc := range list {
 			if (len(s.Words.Names) == 0) &&
 				s.matchesConditions(assoc.GetAccount(), assoc.GetUser(), "association") &&
 				s.inPartition(assoc) {
-				r := &PolicyRow{
+				row := &PolicyRow{
 					cluster: s.Policy.GetCluster(),
 					Assoc:   assoc,
 					QOSList: s.qosOf(assoc),
 					depth:   depth,
 				}
-				r.parent, r.lineage = s.Place(assoc)
-				out = append(out, r)
+				row.parent, row.lineage = s.Place(assoc)
+				rows = append(rows, row)
 			}
 			walk(assoc.GetId(), depth+1)
 		}
 	}
 	walk(0, 0)
-	return out
+	IndentFromTop(rows, func(row *PolicyRow) *int { return &row.depth })
+	return rows
+}
+
+// IndentFromTop makes the highest of the rows that are shown stand at the margin. depth gives
+// where a row keeps how deep in the tree it is.
+func IndentFromTop[Row any, Depth int | uint32](rows []Row, depth func(Row) *Depth) {
+	if len(rows) == 0 {
+		return
+	}
+	top := *depth(rows[0])
+	for _, row := range rows {
+		top = min(top, *depth(row))
+	}
+	for _, row := range rows {
+		*depth(row) -= top
+	}
 }
 
 // inPartition applies the condition partition=.
-func (s *PolicyView) inPartition(a *apiv1.Association) bool {
+func (s *PolicyView) inPartition(association *apiv1.Association) bool {
 	parts, ok := PolicyWord(s.Words.Where, "partition", "partitions")
-	return !ok || slices.Contains(tool.SplitList(parts), a.GetPartition())
+	return !ok || slices.Contains(tool.SplitList(parts), association.GetPartition())
 }
 
 // Place is where an association stands: the account above its own, and the
@@ -403,23 +461,23 @@ func (s *PolicyView) Place(assoc *apiv1.Association) (parent, lineage string) {
 // TRESRows are the TRES that are accounted.
 func (s *PolicyView) TRESRows() []*PolicyRow {
 	names := []string{"cpu", "mem", "energy", "node", "billing", "fs/disk", "vmem", "pages"}
-	out := make([]*PolicyRow, 0, len(names))
+	rows := make([]*PolicyRow, 0, len(names))
 	add := func(name string, id int) {
 		kind, rest, _ := strings.Cut(name, "/")
-		out = append(out, &PolicyRow{TRES: [3]string{kind, rest, tool.Itoa(id)}})
+		rows = append(rows, &PolicyRow{TRES: [3]string{kind, rest, tool.Itoa(id)}})
 	}
 	for i, n := range names {
 		add(n, i+1)
 	}
 	next := 1001
-	for _, n := range tool.SplitList(ConfigValue(s.Config, "AccountingStorageTRES")) {
-		n = strings.ToLower(strings.TrimSpace(n))
-		if !slices.Contains(names, n) {
-			add(n, next)
+	for _, name := range tool.SplitList(ConfigValue(s.Config, "AccountingStorageTRES")) {
+		name = strings.ToLower(strings.TrimSpace(name))
+		if !slices.Contains(names, name) {
+			add(name, next)
 			next++
 		}
 	}
-	return out
+	return rows
 }
 
 // FindPolicyField finds a column by a name or the beginning of one.
@@ -452,7 +510,7 @@ func (s *PolicyView) Text(style column.Style, fields []PolicyField, rows []*Poli
 			heads[i].Width = -20
 		}
 	}
-	b := style.Header(nil, heads)
+	data := style.Header(nil, heads)
 	texts := make([]string, len(fields))
 	for _, row := range rows {
 		for i, field := range fields {
@@ -461,26 +519,26 @@ func (s *PolicyView) Text(style column.Style, fields []PolicyField, rows []*Poli
 				texts[i] = strings.Repeat(" ", row.depth) + texts[i]
 			}
 		}
-		b = style.Row(b, heads, texts)
+		data = style.Row(data, heads, texts)
 	}
-	return b
+	return data
 }
 
-func BriefAssoc(cluster string, a *apiv1.Association) tree.Object {
+func BriefAssoc(cluster string, association *apiv1.Association) tree.Object {
 	return tree.Object{
-		{Key: "account", Value: a.GetAccount()},
+		{Key: "account", Value: association.GetAccount()},
 		{Key: "cluster", Value: cluster},
-		{Key: "partition", Value: a.GetPartition()},
-		{Key: "user", Value: a.GetUser()},
-		{Key: "id", Value: a.GetId()},
+		{Key: "partition", Value: association.GetPartition()},
+		{Key: "user", Value: association.GetUser()},
+		{Key: "id", Value: association.GetId()},
 	}
 }
 
 func (s *PolicyView) BriefAssocs(belongs func(*apiv1.Association) bool) tree.List {
 	out := tree.List{}
-	for _, a := range s.Policy.GetAssociations() {
-		if belongs(a) {
-			out = append(out, BriefAssoc(s.Policy.GetCluster(), a))
+	for _, association := range s.Policy.GetAssociations() {
+		if belongs(association) {
+			out = append(out, BriefAssoc(s.Policy.GetCluster(), association))
 		}
 	}
 	return out

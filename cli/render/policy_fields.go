@@ -58,7 +58,7 @@ func oldQOSFields() []PolicyField {
 
 // furtherAssocFields are columns of associations that hang together with other
 // entities, and those of the time before TRES.
-func furtherAssocFields(s *PolicyView) []PolicyField {
+func furtherAssocFields(view *PolicyView) []PolicyField {
 	one := func(head, tres string, of func(a *apiv1.Association) []*apiv1.NamedCount, names ...string) PolicyField {
 		return PolicyField{
 			head,
@@ -77,18 +77,18 @@ func furtherAssocFields(s *PolicyView) []PolicyField {
 		{"QOS_RAW", 20, []string{"qosraw", "qosrawlevel"}, func(row *PolicyRow) string {
 			var ids []string
 			for _, name := range row.QOSList {
-				for _, q := range s.Policy.GetQos() {
-					if q.GetName() == name {
-						ids = append(ids, tool.Itoa(q.GetId()))
+				for _, qos := range view.Policy.GetQos() {
+					if qos.GetName() == name {
+						ids = append(ids, tool.Itoa(qos.GetId()))
 					}
 				}
 			}
 			return strings.Join(ids, ",")
 		}},
 		{"Is Default", 10, nil, func(row *PolicyRow) string {
-			for _, u := range s.Policy.GetUsers() {
-				if row.Assoc.GetUser() != "" && u.GetName() == row.Assoc.GetUser() {
-					return YesNo(u.GetDefaultAccount() == row.Assoc.GetAccount())
+			for _, user := range view.Policy.GetUsers() {
+				if row.Assoc.GetUser() != "" && user.GetName() == row.Assoc.GetUser() {
+					return YesNo(user.GetDefaultAccount() == row.Assoc.GetAccount())
 				}
 			}
 			return ""
@@ -97,10 +97,10 @@ func furtherAssocFields(s *PolicyView) []PolicyField {
 }
 
 // hiddenClusterFields are the columns that say what the cluster is made of.
-func hiddenClusterFields(s *PolicyView) []PolicyField {
+func hiddenClusterFields(view *PolicyView) []PolicyField {
 	ofThis := func(text func() string) func(*PolicyRow) string {
-		return func(r *PolicyRow) string {
-			if r.other != nil {
+		return func(row *PolicyRow) string {
+			if row.other != nil {
 				return ""
 			}
 			return text()
@@ -108,18 +108,18 @@ func hiddenClusterFields(s *PolicyView) []PolicyField {
 	}
 	return []PolicyField{
 		{"Socket", 32, nil, func(r *PolicyRow) string { return r.other.GetSocket() }},
-		{"NodeCount", 9, nil, ofThis(func() string { return tool.Itoa(len(s.Nodes)) })},
+		{"NodeCount", 9, nil, ofThis(func() string { return tool.Itoa(len(view.Nodes)) })},
 		{"Cluster Nodes", 20, []string{"nodenames"}, ofThis(func() string {
-			names := make([]string, len(s.Nodes))
-			for i, n := range s.Nodes {
-				names[i] = n.GetName()
+			names := make([]string, len(view.Nodes))
+			for i, node := range view.Nodes {
+				names[i] = node.GetName()
 			}
 			return hostlist.FoldSorted(names)
 		})},
 		{"TRES", 20, nil, ofThis(func() string {
 			var all spec.TRES
-			for _, n := range s.Nodes {
-				all = all.Add(ToTRES(n.GetCfgTres()))
+			for _, node := range view.Nodes {
+				all = all.Add(ToTRES(node.GetCfgTres()))
 			}
 			return all.String()
 		})},
@@ -139,11 +139,11 @@ func WithAliases(fields []PolicyField, of ...[]string) []PolicyField {
 // TextFields makes columns of a head and a width each, whose texts are the row's
 // own cells.
 func TextFields(heads ...any) []PolicyField {
-	out := make([]PolicyField, 0, len(heads)/2)
+	fields := make([]PolicyField, 0, len(heads)/2)
 	for i := 0; i+1 < len(heads); i += 2 {
 		at := i / 2
-		out = append(
-			out,
+		fields = append(
+			fields,
 			PolicyField{
 				heads[i].(string),
 				heads[i+1].(int),
@@ -152,7 +152,7 @@ func TextFields(heads ...any) []PolicyField {
 			},
 		)
 	}
-	return out
+	return fields
 }
 
 // assocFields are the columns of associations, which users, accounts and the
@@ -166,17 +166,17 @@ func assocFields() []PolicyField {
 	}
 	return []PolicyField{
 		{"Cluster", 10, []string{"clusters"}, func(r *R) string { return r.cluster }},
-		{"Account", 10, []string{"acct"}, func(r *R) string {
-			if r.account != nil && r.Assoc == nil {
-				return r.account.GetName()
+		{"Account", 10, []string{"acct"}, func(row *R) string {
+			if row.account != nil && row.Assoc == nil {
+				return row.account.GetName()
 			}
-			return r.Assoc.GetAccount()
+			return row.Assoc.GetAccount()
 		}},
-		{"User", 10, []string{"users"}, func(r *R) string {
-			if r.user != nil {
-				return r.user.GetName()
+		{"User", 10, []string{"users"}, func(row *R) string {
+			if row.user != nil {
+				return row.user.GetName()
 			}
-			return r.Assoc.GetUser()
+			return row.Assoc.GetUser()
 		}},
 		a("Partition", 10, (*apiv1.Association).GetPartition),
 		a("Share", 9, func(assoc *apiv1.Association) string {
@@ -300,7 +300,7 @@ func userFields() []PolicyField {
 }
 
 // hiddenUserFields are columns that only format= or withcoordinator shows.
-func hiddenUserFields(s *PolicyView) []PolicyField {
+func hiddenUserFields(view *PolicyView) []PolicyField {
 	return []PolicyField{
 		{
 			"Def WCKey",
@@ -314,9 +314,9 @@ func hiddenUserFields(s *PolicyView) []PolicyField {
 			[]string{"coordinators", "coordaccounts"},
 			func(row *PolicyRow) string {
 				var of []string
-				for _, a := range s.Policy.GetAccounts() {
-					if slices.Contains(a.GetCoordinators(), row.user.GetName()) {
-						of = append(of, a.GetName())
+				for _, account := range view.Policy.GetAccounts() {
+					if slices.Contains(account.GetCoordinators(), row.user.GetName()) {
+						of = append(of, account.GetName())
 					}
 				}
 				return strings.Join(of, ",")
@@ -349,7 +349,7 @@ func accountFields() []PolicyField {
 }
 
 func clusterFields() []PolicyField {
-	out := []PolicyField{
+	fields := []PolicyField{
 		{
 			"Cluster",
 			10,
@@ -365,13 +365,13 @@ func clusterFields() []PolicyField {
 		{"RPC", 5, nil, func(*PolicyRow) string { return "" }},
 	}
 	for _, name := range [...]string{"Share", "GrpJobs", "GrpTRES", "GrpSubmit", "MaxJobs", "MaxTRES", "MaxSubmit", "MaxWall", "QOS", "Def QOS"} {
-		for _, f := range assocFields() {
-			if f.head == name {
-				out = append(out, f)
+		for _, field := range assocFields() {
+			if field.head == name {
+				fields = append(fields, field)
 			}
 		}
 	}
-	return out
+	return fields
 }
 
 //muster:table one row for each column

@@ -80,8 +80,8 @@ func QOSLimits() []PolicyLimit[*apiv1.Qos] {
 func (l PolicyLimit[T]) value(of T) any {
 	switch {
 	case l.count != nil:
-		n := l.count(of)
-		return Number(n.GetValue(), n != nil, n == nil)
+		optionalInt := l.count(of)
+		return Number(optionalInt.GetValue(), optionalInt != nil, optionalInt == nil)
 	case l.wall != nil:
 		ns := l.wall(of)
 		return Number(ns/(60*tool.Second), ns > 0, ns <= 0)
@@ -106,8 +106,8 @@ func putValue(at tree.Object, path string, value any) tree.Object {
 }
 
 func putLimits[T any](at tree.Object, of T, limits []PolicyLimit[T]) tree.Object {
-	for _, l := range limits {
-		at = putValue(at, l.Path, l.value(of))
+	for _, limit := range limits {
+		at = putValue(at, limit.Path, limit.value(of))
 	}
 	return at
 }
@@ -188,9 +188,9 @@ func (s *PolicyView) UserTree(user *apiv1.AccountingUser) tree.Object {
 		}
 	}
 	keys := tree.List{}
-	for _, k := range s.Policy.GetWckeys() {
-		if k.GetUser() == user.GetName() {
-			keys = append(keys, s.WCKeyTree(k))
+	for _, key := range s.Policy.GetWckeys() {
+		if key.GetUser() == user.GetName() {
+			keys = append(keys, s.WCKeyTree(key))
 		}
 	}
 	return tree.Object{
@@ -285,7 +285,7 @@ func QOSTree(qos *apiv1.Qos) tree.Object {
 		float64(qos.GetUsageThreshold().GetValue())/1e6,
 		qos.GetUsageThreshold() == nil,
 	)
-	out := tree.Object{
+	object := tree.Object{
 		{Key: "description", Value: qos.GetDescription()},
 		{Key: "flags", Value: flags},
 		{Key: "id", Value: qos.GetId()},
@@ -312,7 +312,7 @@ func QOSTree(qos *apiv1.Qos) tree.Object {
 			},
 		},
 	}
-	return putLimits(out, qos, QOSLimits())
+	return putLimits(object, qos, QOSLimits())
 }
 
 // AssociationTree is one association.
@@ -320,11 +320,11 @@ func (s *PolicyView) AssociationTree(row *PolicyRow) tree.Object {
 	assoc := row.Assoc
 	parent, lineage := s.Place(assoc)
 	usual := false
-	for _, u := range s.Policy.GetUsers() {
+	for _, user := range s.Policy.GetUsers() {
 		usual = usual ||
-			(u.GetName() == assoc.GetUser() && u.GetDefaultAccount() == assoc.GetAccount())
+			(user.GetName() == assoc.GetUser() && user.GetDefaultAccount() == assoc.GetAccount())
 	}
-	out := append(
+	object := append(
 		BriefAssoc(s.Policy.GetCluster(), assoc),
 		tree.Member{
 			Key:   "comment",
@@ -344,15 +344,15 @@ func (s *PolicyView) AssociationTree(row *PolicyRow) tree.Object {
 		tree.Member{Key: "qos", Value: tree.Strings(row.QOSList)},
 		tree.Member{Key: "shares_raw", Value: RawShares(assoc)},
 	)
-	return putLimits(out, assoc, AssociationLimits())
+	return putLimits(object, assoc, AssociationLimits())
 }
 
 // ClusterTree is the cluster.
 func (s *PolicyView) ClusterTree() tree.Object {
 	root := tree.Object{}
-	for _, a := range s.Policy.GetAssociations() {
-		if a.GetUser() == "" && a.GetParent() == 0 {
-			root = BriefAssoc(s.Policy.GetCluster(), a)
+	for _, association := range s.Policy.GetAssociations() {
+		if association.GetUser() == "" && association.GetParent() == 0 {
+			root = BriefAssoc(s.Policy.GetCluster(), association)
 		}
 	}
 	port, err := strconv.Atoi(s.Port)
@@ -382,12 +382,12 @@ func otherClusterTree(other *apiv1.KnownCluster) tree.Object {
 }
 
 // WCKeyTree is one wckey.
-func (s *PolicyView) WCKeyTree(k *apiv1.WcKey) tree.Object {
+func (s *PolicyView) WCKeyTree(key *apiv1.WcKey) tree.Object {
 	return tree.Object{
 		{Key: "cluster", Value: s.Policy.GetCluster()},
-		{Key: "id", Value: k.GetId()},
-		{Key: "name", Value: k.GetName()},
-		{Key: "user", Value: k.GetUser()},
+		{Key: "id", Value: key.GetId()},
+		{Key: "name", Value: key.GetName()},
+		{Key: "user", Value: key.GetUser()},
 	}
 }
 
@@ -417,33 +417,33 @@ func (s *PolicyView) TRESTree() tree.List {
 func (s *PolicyView) Documents(what string) (members []tree.Member, schema string) {
 	lists := map[string]func() tree.List{
 		"users": func() (out tree.List) {
-			for _, u := range s.Policy.GetUsers() {
-				if s.Named(u.GetName()) &&
-					s.matchesConditions(u.GetDefaultAccount(), u.GetName(), "user") {
-					out = append(out, s.UserTree(u))
+			for _, user := range s.Policy.GetUsers() {
+				if s.Named(user.GetName()) &&
+					s.matchesConditions(user.GetDefaultAccount(), user.GetName(), "user") {
+					out = append(out, s.UserTree(user))
 				}
 			}
 			return out
 		},
 		"accounts": func() (out tree.List) {
-			for _, a := range s.Policy.GetAccounts() {
-				if s.Named(a.GetName()) {
-					out = append(out, s.AccountTree(a))
+			for _, account := range s.Policy.GetAccounts() {
+				if s.Named(account.GetName()) {
+					out = append(out, s.AccountTree(account))
 				}
 			}
 			return out
 		},
 		"qos": func() (out tree.List) {
-			for _, q := range s.Policy.GetQos() {
-				if s.Named(q.GetName()) {
-					out = append(out, QOSTree(q))
+			for _, qos := range s.Policy.GetQos() {
+				if s.Named(qos.GetName()) {
+					out = append(out, QOSTree(qos))
 				}
 			}
 			return out
 		},
 		"associations": func() (out tree.List) {
-			for _, r := range s.TreeRows() {
-				out = append(out, s.AssociationTree(r))
+			for _, row := range s.TreeRows() {
+				out = append(out, s.AssociationTree(row))
 			}
 			return out
 		},
@@ -459,9 +459,9 @@ func (s *PolicyView) Documents(what string) (members []tree.Member, schema strin
 			return out
 		},
 		"wckeys": func() (out tree.List) {
-			for _, k := range s.Policy.GetWckeys() {
-				if s.Named(k.GetName()) || s.Named(tool.Itoa(k.GetId())) {
-					out = append(out, s.WCKeyTree(k))
+			for _, key := range s.Policy.GetWckeys() {
+				if s.Named(key.GetName()) || s.Named(tool.Itoa(key.GetId())) {
+					out = append(out, s.WCKeyTree(key))
 				}
 			}
 			return out

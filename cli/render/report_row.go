@@ -14,18 +14,18 @@ type ReportRow struct {
 }
 
 // ReportRows are the rows of a report.
-func ReportRows(rep *apiv1.ReportReply) []ReportRow {
+func ReportRows(reply *apiv1.ReportReply) []ReportRow {
 	at := map[string]int{}
-	for i, column := range rep.GetColumns() {
+	for i, column := range reply.GetColumns() {
 		at[column.GetName()] = i
 	}
-	var out []ReportRow
-	for _, row := range rep.GetRows() {
+	var rows []ReportRow
+	for _, row := range reply.GetRows() {
 		if len(row.GetCells()) == len(at) {
-			out = append(out, ReportRow{at, row.GetCells()})
+			rows = append(rows, ReportRow{at, row.GetCells()})
 		}
 	}
-	return out
+	return rows
 }
 
 // Cell is nil where the report has no such column.

@@ -61,7 +61,7 @@ type problem struct{ account, user, text string }
 
 // findProblems are the accounts without users and the users without associations.
 func (s *PolicyView) findProblems() []problem {
-	var out []problem
+	var problems []problem
 	for _, account := range s.Policy.GetAccounts() {
 		used := false
 		for _, as := range s.Policy.GetAssociations() {
@@ -72,7 +72,7 @@ func (s *PolicyView) findProblems() []problem {
 			used = used || holder == account.GetName()
 		}
 		if !used {
-			out = append(out, problem{account.GetName(), "", "Account has no users"})
+			problems = append(problems, problem{account.GetName(), "", "Account has no users"})
 		}
 	}
 	for _, user := range s.Policy.GetUsers() {
@@ -81,8 +81,8 @@ func (s *PolicyView) findProblems() []problem {
 			used = used || as.GetUser() == user.GetName()
 		}
 		if !used {
-			out = append(out, problem{"", user.GetName(), "User has no associations"})
+			problems = append(problems, problem{"", user.GetName(), "User has no associations"})
 		}
 	}
-	return out
+	return problems
 }

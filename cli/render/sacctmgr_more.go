@@ -13,9 +13,9 @@ func (s *PolicyView) smallRows(what string) (rows []*PolicyRow, fields []PolicyF
 	policy := s.Policy
 	switch what {
 	case "wckey":
-		for _, k := range policy.GetWckeys() {
-			if s.Named(k.GetName()) && s.matchesConditions("", k.GetUser(), "user") {
-				add(k.GetName(), policy.GetCluster(), k.GetUser(), tool.Itoa(k.GetId()))
+		for _, key := range policy.GetWckeys() {
+			if s.Named(key.GetName()) && s.matchesConditions("", key.GetUser(), "user") {
+				add(key.GetName(), policy.GetCluster(), key.GetUser(), tool.Itoa(key.GetId()))
 			}
 		}
 		fields = WithAliases(

@@ -15,8 +15,8 @@ func (g *NodeGroup) First() *apiv1.NodeInfo {
 
 func (g *NodeGroup) List() string {
 	names := make([]string, len(g.Nodes))
-	for i, n := range g.Nodes {
-		names[i] = n.GetName()
+	for i, node := range g.Nodes {
+		names[i] = node.GetName()
 	}
 	return hostlist.FoldSorted(names)
 }

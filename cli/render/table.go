@@ -60,28 +60,28 @@ const barWidth = 30
 const BlockLevels = "▁▂▃▄▅▆▇█"
 
 // TableStyle is the style of -p, -P, -n and --delimiter.
-func TableStyle(c *tool.Call) column.Style {
+func TableStyle(call *tool.Call) column.Style {
 	return column.Style{
-		Parsable: c.Opts.On("parsable") || c.Opts.On("parsable2"),
-		Trailing: c.Opts.On("parsable") && !c.Opts.On("parsable2"),
-		Delim:    c.Opts.Text("delimiter"),
-		NoHeader: c.Opts.On("noheader"),
+		Parsable: call.Opts.On("parsable") || call.Opts.On("parsable2"),
+		Trailing: call.Opts.On("parsable") && !call.Opts.On("parsable2"),
+		Delim:    call.Opts.Text("delimiter"),
+		NoHeader: call.Opts.On("noheader"),
 	}
 }
 
 // FieldHelp is --helpformat: the names in four columns.
 func FieldHelp[F any](fields []F, name func(F) string) []byte {
-	var b []byte
+	var buffer []byte
 	for i, f := range fields {
 		switch {
 		case i > 0 && i%4 == 0:
-			b = append(b, '\n')
+			buffer = append(buffer, '\n')
 		case i > 0:
-			b = append(b, ' ')
+			buffer = append(buffer, ' ')
 		}
-		b = append(b, fmt.Sprintf("%-19s", name(f))...)
+		buffer = append(buffer, fmt.Sprintf("%-19s", name(f))...)
 	}
-	return append(b, '\n')
+	return append(buffer, '\n')
 }
 
 // SortKey is one letter of -S.

@@ -25,7 +25,7 @@ func FigureTitle(name string) string {
 }
 
 // FigureText writes a value with its unit; "-" where nothing was measured.
-func FigureText(cell *apiv1.Cell, col *apiv1.ReportColumn) string {
+func FigureText(cell *apiv1.Cell, column *apiv1.ReportColumn) string {
 	if text, ok := cell.GetKind().(*apiv1.Cell_Text); ok {
 		return text.Text
 	}
@@ -34,7 +34,7 @@ func FigureText(cell *apiv1.Cell, col *apiv1.ReportColumn) string {
 		return "-"
 	}
 	decimals := func(n float64, digits int) string { return strconv.FormatFloat(n, 'f', digits, 64) }
-	switch kpi.Unit(col.GetUnit()) {
+	switch kpi.Unit(column.GetUnit()) {
 	case kpi.Ratio:
 		return decimals(100*n, 1) + " %"
 	case kpi.Seconds:
@@ -44,17 +44,17 @@ func FigureText(cell *apiv1.Cell, col *apiv1.ReportColumn) string {
 	case kpi.PerDay:
 		return decimals(100*n, 2) + " % per day"
 	}
-	if col.GetKind() == "int" {
-		return strings.TrimSpace(decimals(n, 0) + " " + col.GetUnit())
+	if column.GetKind() == "int" {
+		return strings.TrimSpace(decimals(n, 0) + " " + column.GetUnit())
 	}
-	return strings.TrimSpace(decimals(n, 2) + " " + col.GetUnit())
+	return strings.TrimSpace(decimals(n, 2) + " " + column.GetUnit())
 }
 
 func GiB(bytes int64) string { return fmt.Sprintf("%.2f GiB", float64(bytes)/(1<<30)) }
 
 // ParseGRES reads name[:type][:count] or, with only set, [type:]count.
 func ParseGRES(text, only string) ([]*apiv1.Count, bool) {
-	var out []*apiv1.Count
+	var counts []*apiv1.Count
 	for part := range strings.SplitSeq(text, ",") {
 		part = strings.TrimPrefix(part, "gres/")
 		part = strings.TrimPrefix(part, "gres:")
@@ -76,9 +76,9 @@ func ParseGRES(text, only string) ([]*apiv1.Count, bool) {
 		case len(words) == 1:
 			c.Type = words[0]
 		}
-		out = append(out, c)
+		counts = append(counts, c)
 	}
-	return out, true
+	return counts, true
 }
 
 // Texts for what is not there, as Slurm prints them.
@@ -111,7 +111,7 @@ func ToTRES(tres *apiv1.Tres) spec.TRES {
 }
 
 // TRESText writes a vector as squeue and scontrol do, empty when it is.
-func TRESText(t *apiv1.Tres) string { return ToTRES(t).String() }
+func TRESText(tres *apiv1.Tres) string { return ToTRES(tres).String() }
 
 func YesNo(b bool) string {
 	if b {
@@ -149,8 +149,8 @@ func CountText(n int64) string {
 }
 
 // SortedTRES writes a vector in the order of names, as sacct does.
-func SortedTRES(t spec.TRES) string {
-	parts := strings.Split(t.String(), ",")
+func SortedTRES(tres spec.TRES) string {
+	parts := strings.Split(tres.String(), ",")
 	sort.Strings(parts)
 	return strings.Join(parts, ",")
 }
@@ -179,8 +179,8 @@ func SixDigits(f float64) string { return strconv.FormatFloat(f, 'f', 6, 64) }
 
 // Span writes a length of time for people: 45 s, 12 min, 3 h 20 min, 2 d 4 h.
 func Span(ns int64) string {
-	sec := max(ns, 0) / tool.Second
-	min := (sec + 30) / 60
+	seconds := max(ns, 0) / tool.Second
+	min := (seconds + 30) / 60
 	two := func(a int64, unit string, b int64, small string) string {
 		if b == 0 {
 			return fmt.Sprintf("%d %s", a, unit)
@@ -188,14 +188,14 @@ func Span(ns int64) string {
 		return fmt.Sprintf("%d %s %d %s", a, unit, b, small)
 	}
 	switch {
-	case sec < 120:
-		return fmt.Sprintf("%d s", sec)
+	case seconds < 120:
+		return fmt.Sprintf("%d s", seconds)
 	case min < 60:
 		return fmt.Sprintf("%d min", min)
-	case sec < 2*86400:
+	case seconds < 2*86400:
 		return two(min/60, "h", min%60, "min")
 	}
-	h := (sec + 1800) / 3600
+	h := (seconds + 1800) / 3600
 	return two(h/24, "d", h%24, "h")
 }
 

@@ -21,11 +21,11 @@ type WhyView struct {
 }
 
 // markBold marks the words that answer the question.
-func (v *WhyView) markBold(s string) string {
+func (v *WhyView) markBold(text string) string {
 	if !v.Colour {
-		return s
+		return text
 	}
-	return string(boldOn) + s + string(boldOff)
+	return string(boldOn) + text + string(boldOff)
 }
 
 // Where bold text begins and ends, before the text is made plain. The characters
@@ -37,8 +37,8 @@ const (
 
 // Screen is the text for a terminal or a file: what others have written acts on
 // neither.
-func (v *WhyView) Screen(rep *apiv1.WhyReply) string {
-	text := plain.Text(v.Text(rep))
+func (v *WhyView) Screen(reply *apiv1.WhyReply) string {
+	text := plain.Text(v.Text(reply))
 	if !v.Colour {
 		return text
 	}
@@ -54,8 +54,8 @@ func (v *WhyView) formatWhen(ns int64) string {
 }
 
 // Text is the explanation for people.
-func (v *WhyView) Text(rep *apiv1.WhyReply) string {
-	job := rep.GetJob()
+func (v *WhyView) Text(reply *apiv1.WhyReply) string {
+	job := reply.GetJob()
 	id := v.ID(JobRow{JobInfo: job, Task: -1})
 	if strings.Contains(v.Asked, "_") && !strings.Contains(v.Asked, "[") {
 		id = v.Asked
@@ -66,31 +66,31 @@ func (v *WhyView) Text(rep *apiv1.WhyReply) string {
 		job.GetSpec().GetName(),
 		cmp.Or(job.GetUser(), tool.Itoa(job.GetUserId())),
 	)
-	var b strings.Builder
+	var text strings.Builder
 	if spec.JobState(job.GetState()) != spec.Pending {
-		b.WriteString(v.notWaiting(head, job))
-		if faults := v.faultLines(rep); len(faults) > 0 {
-			b.WriteByte('\n')
-			v.writePart(&b, "Its GPUs", faults)
+		text.WriteString(v.notWaiting(head, job))
+		if faults := v.faultLines(reply); len(faults) > 0 {
+			text.WriteByte('\n')
+			v.writePart(&text, "Its GPUs", faults)
 		}
-		if past := v.historyLines(rep.GetHistory()); len(past) > 0 {
-			b.WriteByte('\n')
-			v.writePart(&b, "It waited", past)
+		if past := v.historyLines(reply.GetHistory()); len(past) > 0 {
+			text.WriteByte('\n')
+			v.writePart(&text, "It waited", past)
 		}
-		return b.String()
+		return text.String()
 	}
 	fmt.Fprintf(
-		&b,
+		&text,
 		"%s %s in partition %s for %s.\n\n",
 		head,
 		v.markBold("waits"),
 		strings.ReplaceAll(job.GetPartition(), ",", " or "),
 		Span(v.Now-job.GetSubmit()),
 	)
-	for _, part := range v.Parts(rep) {
-		v.writePart(&b, part.Title, part.Lines)
+	for _, part := range v.Parts(reply) {
+		v.writePart(&text, part.Title, part.Lines)
 	}
-	return b.String()
+	return text.String()
 }
 
 // WhyPart is one answer of an explanation: what it is about, and its sentences.
@@ -102,21 +102,24 @@ type WhyPart struct {
 
 // Parts are the answers about a job that waits; those without a sentence are
 // left out.
-func (v *WhyView) Parts(rep *apiv1.WhyReply) []WhyPart {
+func (v *WhyView) Parts(reply *apiv1.WhyReply) []WhyPart {
 	parts := []WhyPart{
 		{
 			"Why",
-			append([]string{v.markBold(cmp.Or(rep.GetReason().GetCode(), "None"))}, v.Because(rep)...),
+			append(
+				[]string{v.markBold(cmp.Or(reply.GetReason().GetCode(), "None"))},
+				v.Because(reply)...,
+			),
 		},
-		{"Start", v.startLines(rep)},
-		{"Needs", []string{v.listNeeds(rep)}},
-		{"Expected", v.expectedLines(rep)},
-		{"Guaranteed", rep.GetGuarantee()},
-		{"In the way", v.blockerLines(rep)},
-		{"Nodes", v.nodeLines(rep)},
-		{"Would help", v.adviceLines(rep)},
+		{"Start", v.startLines(reply)},
+		{"Needs", []string{v.listNeeds(reply)}},
+		{"Expected", v.expectedLines(reply)},
+		{"Guaranteed", reply.GetGuarantee()},
+		{"In the way", v.blockerLines(reply)},
+		{"Nodes", v.nodeLines(reply)},
+		{"Would help", v.adviceLines(reply)},
 	}
-	if past := v.historyLines(rep.GetHistory()); len(past) > 1 {
+	if past := v.historyLines(reply.GetHistory()); len(past) > 1 {
 		parts = append(parts, WhyPart{"So far", past})
 	}
 	return slices.DeleteFunc(parts, func(p WhyPart) bool { return len(p.Lines) == 0 })
@@ -217,8 +220,8 @@ func (v *WhyView) notWaiting(head string, job *apiv1.JobInfo) string {
 
 // expectedLines says how long the job will probably run, and from which runs that
 // is known.
-func (v *WhyView) expectedLines(rep *apiv1.WhyReply) []string {
-	prediction := rep.GetPrediction()
+func (v *WhyView) expectedLines(reply *apiv1.WhyReply) []string {
+	prediction := reply.GetPrediction()
 	if prediction == nil {
 		return nil
 	}
@@ -228,51 +231,51 @@ func (v *WhyView) expectedLines(rep *apiv1.WhyReply) []string {
 	}
 	text := fmt.Sprintf("to run %s: the last %d %s took %s", Span(prediction.GetLength()),
 		prediction.GetRuns(), prediction.GetSimilar(), took)
-	if limit := rep.GetJob().GetTimeLimit(); limit > prediction.GetLength() {
+	if limit := reply.GetJob().GetTimeLimit(); limit > prediction.GetLength() {
 		text += "; the time limit is " + Span(limit)
 	}
 	return []string{text}
 }
 
-func (v *WhyView) startLines(rep *apiv1.WhyReply) []string {
-	at := rep.GetPlannedStart()
+func (v *WhyView) startLines(reply *apiv1.WhyReply) []string {
+	at := reply.GetPlannedStart()
 	var out []string
 	switch {
 	case at != 0 && at <= v.Now:
 		out = append(out, "planned for the next pass on "+
-			cmp.Or(rep.GetPlannedNodes(), "free nodes"))
+			cmp.Or(reply.GetPlannedNodes(), "free nodes"))
 	case at != 0:
 		text := "planned for " + v.markBold(v.formatWhen(at)) + " on " +
-			cmp.Or(rep.GetPlannedNodes(), "nodes not chosen yet")
-		if rep.GetPlannedEstimate() {
+			cmp.Or(reply.GetPlannedNodes(), "nodes not chosen yet")
+		if reply.GetPlannedEstimate() {
 			text += " (an estimate: jobs that end early or late move it)"
 		} else {
 			text += ", or earlier if jobs end before their limits"
 		}
 		out = append(out, text)
-	case rep.GetReason().GetUntil() > v.Now && len(rep.GetBlockers()) > 0:
+	case reply.GetReason().GetUntil() > v.Now && len(reply.GetBlockers()) > 0:
 		out = append(out, "not planned: enough of the jobs in the way are over by "+
-			v.formatWhen(rep.GetReason().GetUntil())+", at their limits")
-	case rep.GetReason().GetUntil() > v.Now:
-		out = append(out, "not before "+v.formatWhen(rep.GetReason().GetUntil()))
+			v.formatWhen(reply.GetReason().GetUntil())+", at their limits")
+	case reply.GetReason().GetUntil() > v.Now:
+		out = append(out, "not before "+v.formatWhen(reply.GetReason().GetUntil()))
 	default:
-		out = append(out, explainUnplanned(rep))
+		out = append(out, explainUnplanned(reply))
 	}
-	if early := rep.GetEarlyStart(); early != 0 && early < at {
+	if early := reply.GetEarlyStart(); early != 0 && early < at {
 		text := "as early as " + v.formatWhen(early) + ", if the running jobs end as similar runs of their users did"
 		if early <= v.Now {
 			text = "now, if the running jobs ended as similar runs of their users did"
 		}
 		out = append(out, text)
 	}
-	if line := promisesLine(rep.GetPromises()); line != "" && at > v.Now {
+	if line := promisesLine(reply.GetPromises()); line != "" && at > v.Now {
 		out = append(out, line)
 	}
-	if promised := rep.GetPromisedStart(); promised != 0 && at-promised >= tool.Second {
+	if promised := reply.GetPromisedStart(); promised != 0 && at-promised >= tool.Second {
 		out = append(out, "first promised for "+v.Time(promised)+", which it has missed by "+
 			Span(at-promised))
 	}
-	switch n := rep.GetAhead(); {
+	switch n := reply.GetAhead(); {
 	case n == 1:
 		out = append(out, "1 waiting job has a higher priority")
 	case n > 1:
@@ -301,8 +304,8 @@ func promisesLine(promises *apiv1.PromisesKept) string {
 const beyond = "not planned: it is further down the queue than the scheduler looks ahead"
 
 // explainUnplanned says on what the start depends of a job for which none is planned.
-func explainUnplanned(rep *apiv1.WhyReply) string {
-	reason := rep.GetReason()
+func explainUnplanned(reply *apiv1.WhyReply) string {
+	reason := reply.GetReason()
 	switch spec.ReasonCode(reason.GetCode()) {
 	case "", spec.ReasonNone, spec.ReasonCleaning:
 		return "not planned yet"
@@ -330,8 +333,8 @@ func explainUnplanned(rep *apiv1.WhyReply) string {
 }
 
 // listNeeds is what the job asks for, as one line.
-func (v *WhyView) listNeeds(rep *apiv1.WhyReply) string {
-	job := rep.GetJob()
+func (v *WhyView) listNeeds(reply *apiv1.WhyReply) string {
+	job := reply.GetJob()
 	asked := ToTRES(job.GetReqTres())
 	var parts []string
 	for _, tres := range asked.All() {
@@ -345,7 +348,7 @@ func (v *WhyView) listNeeds(rep *apiv1.WhyReply) string {
 	}
 	if asked.Mem == 0 &&
 		slices.ContainsFunc(
-			rep.GetNodes(),
+			reply.GetNodes(),
 			func(n *apiv1.NodeVerdict) bool { return n.GetWhy() == "mem" },
 		) {
 		parts = append(parts, "all memory of the node (no --mem, and no default here)")
@@ -378,9 +381,9 @@ func byType(tres *spec.TRES, name string) (sum int64) {
 	return sum
 }
 
-func (v *WhyView) blockerLines(rep *apiv1.WhyReply) []string {
+func (v *WhyView) blockerLines(reply *apiv1.WhyReply) []string {
 	var table [][]string
-	for _, b := range rep.GetBlockers() {
+	for _, b := range reply.GetBlockers() {
 		until := "no time limit"
 		state := spec.JobState(b.GetState())
 		switch {
@@ -411,17 +414,17 @@ func (v *WhyView) blockerLines(rep *apiv1.WhyReply) []string {
 			},
 		)
 	}
-	for _, h := range rep.GetHolds() {
+	for _, hold := range reply.GetHolds() {
 		table = append(
 			table,
 			[]string{
 				tableRow + "pod",
-				h.GetName(),
-				"on " + h.GetNode(),
+				hold.GetName(),
+				"on " + hold.GetNode(),
 				"held",
-				holdText(h.GetMilliCpu(), h.GetMem(), int64(h.GetGpus())),
+				holdText(hold.GetMilliCpu(), hold.GetMem(), int64(hold.GetGpus())),
 				"since " +
-					v.formatWhen(h.GetSince()),
+					v.formatWhen(hold.GetSince()),
 			},
 		)
 	}
@@ -451,11 +454,11 @@ func splitTable(table [][]string) []string {
 	)
 }
 
-func (v *WhyView) nodeLines(rep *apiv1.WhyReply) []string {
+func (v *WhyView) nodeLines(reply *apiv1.WhyReply) []string {
 	var table [][]string
-	for _, n := range rep.GetNodes() {
+	for _, n := range reply.GetNodes() {
 		verdict := nodeVerdict(n)
-		if n.GetWhy() == nodeFits && isTooLargeTogether(rep) {
+		if n.GetWhy() == nodeFits && isTooLargeTogether(reply) {
 			verdict = "has room for a part of it"
 		}
 		table = append(table, []string{tableRow + n.GetNodes(), verdict})
@@ -468,8 +471,8 @@ const nodeFits = "fits"
 
 // isTooLargeTogether tells whether a job can never start because the nodes together are not
 // enough for it. Whether a node by itself may take part says nothing then.
-func isTooLargeTogether(rep *apiv1.WhyReply) bool {
-	switch spec.ReasonCode(rep.GetReason().GetCode()) {
+func isTooLargeTogether(reply *apiv1.WhyReply) bool {
+	switch spec.ReasonCode(reply.GetReason().GetCode()) {
 	case spec.ReasonPartitionConfig, spec.ReasonPartitionNodeLimit:
 		return true
 	}
@@ -483,12 +486,12 @@ func isShortOfGPUs(node *apiv1.NodeVerdict) bool {
 
 // nodeVerdict says why nodes cannot take the job now.
 func nodeVerdict(node *apiv1.NodeVerdict) string {
-	why := node.GetWhy()
-	switch kind, what, _ := strings.Cut(why, ":"); kind {
+	reason := node.GetWhy()
+	switch kind, what, _ := strings.Cut(reason, ":"); kind {
 	case "state", "request", "reservation", "apart":
 		return what
 	}
-	switch why {
+	switch reason {
 	case nodeFits:
 		return "would fit now"
 	case "excluded":
@@ -499,18 +502,18 @@ func nodeVerdict(node *apiv1.NodeVerdict) string {
 		return "kept for a job that comes before"
 	}
 	if node.GetNeed() == 0 {
-		return why
+		return reason
 	}
 	return fmt.Sprintf(
 		"%s free, %s needed",
-		formatQuantity(why, node.GetFree()),
-		formatQuantity(why, node.GetNeed()),
+		formatQuantity(reason, node.GetFree()),
+		formatQuantity(reason, node.GetNeed()),
 	)
 }
 
-func (v *WhyView) adviceLines(rep *apiv1.WhyReply) []string {
+func (v *WhyView) adviceLines(reply *apiv1.WhyReply) []string {
 	var table [][]string
-	for _, advice := range rep.GetAdvice() {
+	for _, advice := range reply.GetAdvice() {
 		what := "would start " + v.formatWhen(advice.GetStart())
 		if advice.GetGain() > 0 {
 			what += " (" + Span(advice.GetGain()) + " earlier)"
@@ -544,10 +547,10 @@ func nameOwner(subject string) string {
 // Because says in plain words what the reason means, with its numbers.
 //
 //muster:table one case for each reason
-func (v *WhyView) Because(rep *apiv1.WhyReply) []string {
-	reason, job := rep.GetReason(), rep.GetJob()
+func (v *WhyView) Because(reply *apiv1.WhyReply) []string {
+	reason, job := reply.GetReason(), reply.GetJob()
 	blocker := ""
-	for _, b := range rep.GetBlockers() {
+	for _, b := range reply.GetBlockers() {
 		if b.GetUid() == reason.GetBlocker() && reason.GetBlocker() != 0 {
 			blocker = "job " + v.ID(JobRow{JobInfo: b, Task: -1}) + " (" + b.GetSpec().GetName() + " of " + b.GetUser() + ")"
 		}
@@ -565,10 +568,12 @@ func (v *WhyView) Because(rep *apiv1.WhyReply) []string {
 	case "ReservationInvalid":
 		return []string{"It does not fit into its reservation: too many nodes, or a longer time limit than is left of it."}
 	case spec.ReasonReservation:
-		return []string{"Its reservation begins " + v.formatWhen(rep.GetReason().GetUntil()) + "."}
+		return []string{"Its reservation begins " + v.formatWhen(reply.GetReason().GetUntil()) +
+			"."}
 	case spec.ReasonResources:
-		if rep.GetReason().GetSubject() == "switches" {
-			return []string{"No choice of so few switches has what it needs; from " + v.formatWhen(rep.GetReason().GetUntil()) + " on any nodes will do."}
+		if reply.GetReason().GetSubject() == "switches" {
+			return []string{"No choice of so few switches has what it needs; from " +
+				v.formatWhen(reply.GetReason().GetUntil()) + " on any nodes will do."}
 		}
 		out := []string{"It is its turn, but what it needs is in use now (below, node by node)."}
 		if blocker != "" {
@@ -602,7 +607,7 @@ func (v *WhyView) Because(rep *apiv1.WhyReply) []string {
 			return []string{"Nodes that it could start on are reserved: scontrol show reservation says for whom, and until when."}
 		}
 		trouble := "out of service"
-		if slices.ContainsFunc(rep.GetNodes(), isShortOfGPUs) {
+		if slices.ContainsFunc(reply.GetNodes(), isShortOfGPUs) {
 			trouble += " or found fewer GPUs than are configured"
 		}
 		return []string{"Nodes that it needs are " + trouble + ": " + strings.TrimPrefix(cmp.Or(reason.GetDetail(), reason.GetSubject()), "UnavailableNodes:") + ". sinfo -R says why."}
@@ -611,7 +616,7 @@ func (v *WhyView) Because(rep *apiv1.WhyReply) []string {
 		return []string{"Its partition, " + name + ", starts no jobs now (scontrol show partition " + name + ").",
 			"It starts again when an operator says so: scontrol update partitionname=" + name + " state=up."}
 	}
-	return v.BecauseLimit(rep)
+	return v.BecauseLimit(reply)
 }
 
 // firstOf is the first number that is not zero.
@@ -687,8 +692,8 @@ func conditionText(kind, id string) string {
 // BecauseLimit explains what a partition, an account or a QOS does not allow.
 //
 //muster:table one case for each reason
-func (v *WhyView) BecauseLimit(rep *apiv1.WhyReply) []string {
-	reason, job := rep.GetReason(), rep.GetJob()
+func (v *WhyView) BecauseLimit(reply *apiv1.WhyReply) []string {
+	reason, job := reply.GetReason(), reply.GetJob()
 	code := reason.GetCode()
 	subject := nameOwner(reason.GetSubject())
 	switch spec.ReasonCode(code) {

@@ -15,28 +15,28 @@ func (v *WhyView) historyLines(history []*apiv1.ReasonPeriod) []string {
 	var table [][]string
 	var last *apiv1.ReasonPeriod
 	var from int64
-	for _, h := range history {
-		to := h.GetTo()
+	for _, period := range history {
+		to := period.GetTo()
 		if to == 0 {
 			to = v.Now
 		}
-		code := cmp.Or(h.GetReason().GetCode(), "None")
-		if code == "None" && to-h.GetFrom() < tool.Second {
+		code := cmp.Or(period.GetReason().GetCode(), "None")
+		if code == "None" && to-period.GetFrom() < tool.Second {
 			continue
 		}
-		switch n := h.GetRestarts(); {
+		switch n := period.GetRestarts(); {
 		case n == 1:
 			code += " (requeued)"
 		case n > 1:
 			code += fmt.Sprintf(" (requeued %d times)", n)
 		}
-		if last != nil && last.GetTo() == h.GetFrom() && table[len(table)-1][2] == code {
+		if last != nil && last.GetTo() == period.GetFrom() && table[len(table)-1][2] == code {
 			table[len(table)-1][1] = Span(to - from)
 		} else {
-			from = h.GetFrom()
+			from = period.GetFrom()
 			table = append(table, []string{tableRow + v.Time(from), Span(to - from), code})
 		}
-		last = h
+		last = period
 	}
 	if more := len(table) - historyMost; more > 0 {
 		return append(

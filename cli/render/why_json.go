@@ -9,42 +9,42 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-func ReasonTree(r *apiv1.Reason) tree.Object {
+func ReasonTree(reason *apiv1.Reason) tree.Object {
 	return tree.Object{
-		{Key: "code", Value: r.GetCode()},
-		{Key: "tres", Value: r.GetTres()},
-		{Key: "limit", Value: r.GetLimit()},
-		{Key: "used", Value: r.GetUsed()},
+		{Key: "code", Value: reason.GetCode()},
+		{Key: "tres", Value: reason.GetTres()},
+		{Key: "limit", Value: reason.GetLimit()},
+		{Key: "used", Value: reason.GetUsed()},
 		{
 			Key:   "asked",
-			Value: r.GetAsked(),
+			Value: reason.GetAsked(),
 		},
-		{Key: "subject", Value: r.GetSubject()},
-		{Key: "until", Value: r.GetUntil() / tool.Second},
-		{Key: "detail", Value: r.GetDetail()},
+		{Key: "subject", Value: reason.GetSubject()},
+		{Key: "until", Value: reason.GetUntil() / tool.Second},
+		{Key: "detail", Value: reason.GetDetail()},
 	}
 }
 
 // WhyTree is an explanation as data. Times are seconds since 1970, 0 = unknown.
-func WhyTree(rep *apiv1.WhyReply) tree.Object {
-	job := rep.GetJob()
+func WhyTree(reply *apiv1.WhyReply) tree.Object {
+	job := reply.GetJob()
 	nodes := tree.List{}
 	blockers := tree.List{}
 	advice := tree.List{}
 	history := tree.List{}
-	for _, n := range rep.GetNodes() {
+	for _, verdict := range reply.GetNodes() {
 		nodes = append(
 			nodes,
 			tree.Object{
-				{Key: "nodes", Value: n.GetNodes()},
-				{Key: "count", Value: n.GetCount()},
-				{Key: "why", Value: n.GetWhy()},
-				{Key: "free", Value: n.GetFree()},
-				{Key: "need", Value: n.GetNeed()},
+				{Key: "nodes", Value: verdict.GetNodes()},
+				{Key: "count", Value: verdict.GetCount()},
+				{Key: "why", Value: verdict.GetWhy()},
+				{Key: "free", Value: verdict.GetFree()},
+				{Key: "need", Value: verdict.GetNeed()},
 			},
 		)
 	}
-	for _, b := range rep.GetBlockers() {
+	for _, b := range reply.GetBlockers() {
 		blockers = append(
 			blockers,
 			tree.Object{
@@ -61,7 +61,7 @@ func WhyTree(rep *apiv1.WhyReply) tree.Object {
 			},
 		)
 	}
-	for _, a := range rep.GetAdvice() {
+	for _, a := range reply.GetAdvice() {
 		advice = append(
 			advice,
 			tree.Object{
@@ -71,19 +71,19 @@ func WhyTree(rep *apiv1.WhyReply) tree.Object {
 			},
 		)
 	}
-	for _, h := range rep.GetHistory() {
+	for _, period := range reply.GetHistory() {
 		history = append(
 			history,
 			tree.Object{
-				{Key: "reason", Value: ReasonTree(h.GetReason())},
-				{Key: "from", Value: h.GetFrom() / tool.Second},
-				{Key: "to", Value: h.GetTo() / tool.Second},
-				{Key: "restarts", Value: int64(h.GetRestarts())},
+				{Key: "reason", Value: ReasonTree(period.GetReason())},
+				{Key: "from", Value: period.GetFrom() / tool.Second},
+				{Key: "to", Value: period.GetTo() / tool.Second},
+				{Key: "restarts", Value: int64(period.GetRestarts())},
 			},
 		)
 	}
 	view := &WhyView{}
-	view.Now = rep.GetNow()
+	view.Now = reply.GetNow()
 	return tree.Object{
 		{
 			Key:   "job_id",
@@ -92,22 +92,24 @@ func WhyTree(rep *apiv1.WhyReply) tree.Object {
 		{
 			Key:   "partition",
 			Value: job.GetPartition(),
-		}, {Key: "submitted", Value: job.GetSubmit() / tool.Second}, {Key: "reason", Value: ReasonTree(rep.GetReason())},
-		{Key: "explanation", Value: strings.Join(view.Because(rep), " ")},
+		}, {Key: "submitted", Value: job.GetSubmit() / tool.Second},
+		{Key: "reason", Value: ReasonTree(reply.GetReason())},
+		{Key: "explanation", Value: strings.Join(view.Because(reply), " ")},
 		{
 			Key:   "planned_start",
-			Value: rep.GetPlannedStart() / tool.Second,
-		}, {Key: "planned_nodes", Value: rep.GetPlannedNodes()}, {Key: "planned_is_estimate", Value: rep.GetPlannedEstimate()},
+			Value: reply.GetPlannedStart() / tool.Second,
+		}, {Key: "planned_nodes", Value: reply.GetPlannedNodes()},
+		{Key: "planned_is_estimate", Value: reply.GetPlannedEstimate()},
 		{
 			Key:   "ahead",
-			Value: int64(rep.GetAhead()),
+			Value: int64(reply.GetAhead()),
 		}, {Key: "blockers", Value: blockers}, {Key: "nodes", Value: nodes}, {Key: "advice", Value: advice}, {Key: "history", Value: history},
-		{Key: "guaranteed", Value: tree.Strings(rep.GetGuarantee())},
-		{Key: "promised_start", Value: rep.GetPromisedStart() / tool.Second},
-		{Key: "early_start", Value: rep.GetEarlyStart() / tool.Second},
-		{Key: "promises", Value: promisesTree(rep.GetPromises())},
-		{Key: "prediction", Value: predictionTree(rep.GetPrediction())},
-		{Key: "now", Value: rep.GetNow() / tool.Second}, {Key: "seq", Value: rep.GetSeq()},
+		{Key: "guaranteed", Value: tree.Strings(reply.GetGuarantee())},
+		{Key: "promised_start", Value: reply.GetPromisedStart() / tool.Second},
+		{Key: "early_start", Value: reply.GetEarlyStart() / tool.Second},
+		{Key: "promises", Value: promisesTree(reply.GetPromises())},
+		{Key: "prediction", Value: predictionTree(reply.GetPrediction())},
+		{Key: "now", Value: reply.GetNow() / tool.Second}, {Key: "seq", Value: reply.GetSeq()},
 	}
 }
 

@@ -15,25 +15,25 @@ import (
 //
 // A value of another kind becomes unset too; [Type.Mismatches] finds such values,
 // and the tests ask it about every document.
-func (t *Type) Conform(v any) any {
-	if v == nil {
+func (t *Type) Conform(value any) any {
+	if value == nil {
 		return t.zero()
 	}
 	switch t.Kind {
 	case Record:
-		return t.conformRecord(v)
+		return t.conformRecord(value)
 	case List:
-		return t.conformList(v)
+		return t.conformList(value)
 	case Integer:
-		return asInteger(v)
+		return asInteger(value)
 	case Decimal:
-		return asDecimal(v)
+		return asDecimal(value)
 	case Truth:
-		on, _ := v.(bool)
+		on, _ := value.(bool)
 		return on
 	case Text:
 	}
-	return asText(v)
+	return asText(value)
 }
 
 func (t *Type) conformRecord(v any) any {
@@ -64,8 +64,8 @@ func (t *Type) conformRecord(v any) any {
 	return out
 }
 
-func (t *Type) conformList(v any) any {
-	switch v := v.(type) {
+func (t *Type) conformList(value any) any {
+	switch v := value.(type) {
 	case tree.List:
 		if t.Elem.Kind == Text && !slices.ContainsFunc(v, func(x any) bool { return !t.Elem.fits(x) }) {
 			return v
@@ -86,19 +86,19 @@ func (t *Type) conformList(v any) any {
 }
 
 // fits tells that a value of a text is in shape already.
-func (t *Type) fits(v any) bool {
-	_, text := v.(string)
-	return text && t.knows(v)
+func (t *Type) fits(value any) bool {
+	_, text := value.(string)
+	return text && t.knows(value)
 }
 
 // knows tells that a word may be said in this version of the API.
-func (t *Type) knows(v any) bool {
-	word, ok := v.(string)
+func (t *Type) knows(value any) bool {
+	word, ok := value.(string)
 	return t.Enum == nil || (ok && slices.Contains(t.Enum, word))
 }
 
-func asInteger(v any) any {
-	switch v := v.(type) {
+func asInteger(value any) any {
+	switch v := value.(type) {
 	case int, int32, int64, uint32, uint64:
 		return v
 	case tree.Number:
@@ -107,16 +107,16 @@ func asInteger(v any) any {
 	return 0
 }
 
-func asDecimal(v any) any {
-	switch v := v.(type) {
+func asDecimal(value any) any {
+	switch v := value.(type) {
 	case float64, int, int32, int64, uint32, uint64:
 		return v
 	}
 	return 0.0
 }
 
-func asText(v any) any {
-	switch v := v.(type) {
+func asText(value any) any {
+	switch v := value.(type) {
 	case string:
 		return v
 	case int:
@@ -129,8 +129,8 @@ func asText(v any) any {
 	return ""
 }
 
-func asNumber(v any) any {
-	switch v := v.(type) {
+func asNumber(value any) any {
+	switch v := value.(type) {
 	case tree.Number, tree.Object: // of a decimal, it is an object
 		return v
 	case int:
@@ -153,12 +153,12 @@ func (t *Type) prepareUnset() any {
 	case t.unset != nil:
 		return t.unset
 	case t.Kind == Record && !t.number:
-		out := make(tree.Object, len(t.Fields))
+		object := make(tree.Object, len(t.Fields))
 		for i := range t.Fields {
-			out[i] = tree.Member{Key: t.Fields[i].Name, Value: t.Fields[i].Type.prepareUnset()}
+			object[i] = tree.Member{Key: t.Fields[i].Name, Value: t.Fields[i].Type.prepareUnset()}
 		}
-		t.unset = out
-		return out
+		t.unset = object
+		return object
 	}
 	switch t.Kind {
 	case Text:
@@ -181,23 +181,25 @@ func (t *Type) prepareUnset() any {
 // Mismatches lists what Conform would lose of a document: members that the type
 // does not have, values of another kind, and words that are not in their
 // enumeration. Each is named with its path.
-func (t *Type) Mismatches(v any) []string { return t.mismatches(nil, "#", v) }
+func (t *Type) Mismatches(value any) []string { return t.mismatches(nil, "#", value) }
 
-func (t *Type) mismatches(found []string, path string, v any) []string {
-	if v == nil {
+func (t *Type) mismatches(found []string, path string, value any) []string {
+	if value == nil {
 		return found
 	}
-	wrong := func() []string { return append(found, fmt.Sprintf("%s: %T is not a %s", path, v, t.typeWord())) }
+	wrong := func() []string {
+		return append(found, fmt.Sprintf("%s: %T is not a %s", path, value, t.typeWord()))
+	}
 	switch t.Kind {
 	case Record:
 		if t.number {
-			switch v.(type) {
+			switch value.(type) {
 			case tree.Number, tree.Object, int, int64, uint32:
 				return found
 			}
 			return wrong()
 		}
-		object, ok := v.(tree.Object)
+		object, ok := value.(tree.Object)
 		if !ok {
 			return wrong()
 		}
@@ -219,7 +221,7 @@ func (t *Type) mismatches(found []string, path string, v any) []string {
 			}
 			return true
 		}
-		switch v := v.(type) {
+		switch v := value.(type) {
 		case tree.List:
 			for _, x := range v {
 				each(x)
@@ -231,19 +233,19 @@ func (t *Type) mismatches(found []string, path string, v any) []string {
 		}
 		return found
 	case Truth:
-		if _, ok := v.(bool); !ok {
+		if _, ok := value.(bool); !ok {
 			return wrong()
 		}
 	case Text:
-		if _, ok := v.(string); !ok {
+		if _, ok := value.(string); !ok {
 			return wrong()
 		}
 	case Integer:
-		if v != asInteger(v) {
+		if value != asInteger(value) {
 			return wrong()
 		}
 	case Decimal:
-		if v != asDecimal(v) {
+		if value != asDecimal(value) {
 			return wrong()
 		}
 	}

@@ -47,44 +47,44 @@ func (r *Reading) fail(path, text string, args ...any) any {
 	return nil
 }
 
-func (r *Reading) read(t *Type, path string, v any) any {
-	if v == nil {
+func (r *Reading) read(t *Type, path string, value any) any {
+	if value == nil {
 		return nil // null is what is not given
 	}
 	switch t.Kind {
 	case Record:
-		return r.readRecord(t, path, v)
+		return r.readRecord(t, path, value)
 	case List:
-		return r.readList(t, path, v)
+		return r.readList(t, path, value)
 	case Integer:
-		n, ok := integer(v)
+		n, ok := integer(value)
 		switch {
 		case !ok:
-			return r.fail(path, "expected an integer, got %s", show(v))
+			return r.fail(path, "expected an integer, got %s", show(value))
 		case t.Format == "int32" && (n < -1<<31 || n >= 1<<32):
 			return r.fail(path, "%d does not fit into 32 bits", n)
 		}
 		return n
 	case Decimal:
-		f, err := strconv.ParseFloat(plainText(v), 64)
+		f, err := strconv.ParseFloat(plainText(value), 64)
 		if err != nil || math.IsNaN(f) || math.IsInf(f, 0) {
-			return r.fail(path, "expected a number, got %s", show(v))
+			return r.fail(path, "expected a number, got %s", show(value))
 		}
 		return f
 	case Truth:
-		on, ok := truth(v)
+		on, ok := truth(value)
 		if !ok {
-			return r.fail(path, "expected true or false, got %s", show(v))
+			return r.fail(path, "expected true or false, got %s", show(value))
 		}
 		return on
 	case Text:
 	}
-	switch v.(type) {
+	switch value.(type) {
 	case string, json.Number, bool:
 	default:
-		return r.fail(path, "expected a string, got %s", show(v))
+		return r.fail(path, "expected a string, got %s", show(value))
 	}
-	text := plainText(v)
+	text := plainText(value)
 	if t.Enum == nil {
 		return text
 	}
@@ -104,7 +104,7 @@ func (r *Reading) readRecord(t *Type, path string, v any) any {
 	if !ok {
 		return r.fail(path, "expected an object, got %s", show(v))
 	}
-	out := Values{}
+	values := Values{}
 	for _, name := range slices.Sorted(maps.Keys(object)) {
 		field := t.Field(name)
 		if field == nil {
@@ -115,16 +115,16 @@ func (r *Reading) readRecord(t *Type, path string, v any) any {
 			continue
 		}
 		if value := r.read(field.Type, path+"/"+name, object[name]); value != nil {
-			out[name] = value
+			values[name] = value
 		}
 	}
 	for i := range t.Fields {
-		f := &t.Fields[i]
-		if _, given := object[f.Name]; f.Required && !given {
-			r.fail(path+"/"+f.Name, "the field is required")
+		field := &t.Fields[i]
+		if _, given := object[field.Name]; field.Required && !given {
+			r.fail(path+"/"+field.Name, "the field is required")
 		}
 	}
-	return out
+	return values
 }
 
 func (r *Reading) readList(t *Type, path string, v any) any {
@@ -158,16 +158,16 @@ func (r *Reading) readList(t *Type, path string, v any) any {
 }
 
 // readNumber reads {set, infinite, number}, a bare number, or INFINITE.
-func (r *Reading) readNumber(t *Type, path string, v any) any {
-	object, ok := v.(map[string]any)
+func (r *Reading) readNumber(t *Type, path string, value any) any {
+	object, ok := value.(map[string]any)
 	if !ok {
-		if word := strings.ToUpper(plainText(v)); word == "INFINITE" || word == "UNLIMITED" ||
+		if word := strings.ToUpper(plainText(value)); word == "INFINITE" || word == "UNLIMITED" ||
 			word == "-1" {
 			return tree.Number{Infinite: true}
 		}
-		n, ok := integer(v)
+		n, ok := integer(value)
 		if !ok {
-			return r.fail(path, "expected a %s, got %s", t.typeWord(), show(v))
+			return r.fail(path, "expected a %s, got %s", t.typeWord(), show(value))
 		}
 		return tree.Number{N: n, Set: true}
 	}
@@ -210,13 +210,13 @@ func (r *Reading) readNumber(t *Type, path string, v any) any {
 	return tree.Number{N: n, Set: true}
 }
 
-func integer(v any) (int64, bool) {
-	n, err := strconv.ParseInt(plainText(v), 10, 64)
+func integer(value any) (int64, bool) {
+	n, err := strconv.ParseInt(plainText(value), 10, 64)
 	return n, err == nil
 }
 
-func truth(v any) (on, ok bool) {
-	switch strings.ToLower(plainText(v)) {
+func truth(value any) (on, ok bool) {
+	switch strings.ToLower(plainText(value)) {
 	case "true", "yes", "1":
 		return true, true
 	case "false", "no", "0":
@@ -226,8 +226,8 @@ func truth(v any) (on, ok bool) {
 }
 
 // plainText is a scalar as text; anything else is empty.
-func plainText(v any) string {
-	switch v := v.(type) {
+func plainText(value any) string {
+	switch v := value.(type) {
 	case string:
 		return v
 	case json.Number:
@@ -239,9 +239,9 @@ func plainText(v any) string {
 }
 
 // show names a value in a message, cut where it is long.
-func show(v any) string {
+func show(value any) string {
 	const most = 40
-	switch v := v.(type) {
+	switch v := value.(type) {
 	case map[string]any:
 		return "an object"
 	case []any:
@@ -254,7 +254,7 @@ func show(v any) string {
 		}
 		return strconv.Quote(v)
 	}
-	return plainText(v)
+	return plainText(value)
 }
 
 // Text returns a field that is a text.
@@ -278,13 +278,13 @@ func (v Values) Texts(name string) []string {
 // Records returns a field that is a list of records.
 func (v Values) Records(name string) []Values {
 	list, _ := v[name].([]any)
-	out := make([]Values, 0, len(list))
+	valueses := make([]Values, 0, len(list))
 	for _, x := range list {
 		if record, ok := x.(Values); ok {
-			out = append(out, record)
+			valueses = append(valueses, record)
 		}
 	}
-	return out
+	return valueses
 }
 
 // Record returns a field that is a record, or nil.

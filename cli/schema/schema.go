@@ -172,7 +172,7 @@ var contracts = map[Version]func() *Contract{
 }
 
 // Of returns the contract of a version that Versions lists.
-func Of(v Version) *Contract { return contracts[v]() }
+func Of(version Version) *Contract { return contracts[version]() }
 
 // Type finds a schema by its name, or returns nil.
 func (c *Contract) Type(name string) *Type { return c.types[name] }
@@ -231,8 +231,8 @@ func readContract(version Version) *Contract {
 	return contract
 }
 
-func hasVersion(list string, v Version) bool {
-	return slices.Contains(strings.Split(list, ","), strconv.Itoa(int(v)))
+func hasVersion(list string, version Version) bool {
+	return slices.Contains(strings.Split(list, ","), strconv.Itoa(int(version)))
 }
 
 // named returns the schema of a name, which may not have been read yet.
@@ -270,11 +270,11 @@ func (c *Contract) path(cells []string) Path {
 		open := strings.LastIndexByte(text, '(')
 		name, rest := text[:open], text[open+1:]
 		place, kind, _ := strings.Cut(rest, ") ")
-		one := Param{Name: name, InPath: place[0] == 'p', Required: strings.HasSuffix(place, "!")}
+		param := Param{Name: name, InPath: place[0] == 'p', Required: strings.HasSuffix(place, "!")}
 		if list, ok := strings.CutPrefix(kind, "enum:"); ok {
-			one.Enum = strings.Split(list, ",")
+			param.Enum = strings.Split(list, ",")
 		}
-		path.Params = append(path.Params, one)
+		path.Params = append(path.Params, param)
 	}
 	return path
 }

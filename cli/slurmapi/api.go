@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -23,6 +24,7 @@ import (
 	"github.com/musterhpc/muster/cli/tree"
 	"github.com/musterhpc/muster/internal/transport/rpcstatus"
 	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/format"
 )
 
 // Host is what the API needs of the process that serves it.
@@ -79,14 +81,14 @@ type problems []schema.Problem
 // Error lists them.
 func (p problems) Error() string {
 	lines := make([]string, len(p))
-	for i, one := range p {
-		lines[i] = one.Path + ": " + one.Text
+	for i, problem := range p {
+		lines[i] = problem.Path + ": " + problem.Text
 	}
 	return strings.Join(lines, "; ")
 }
 
 // ServeHTTP implements http.Handler.
-func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (a *API) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 	version, found, given, allowed := a.findRoute(r.Method, r.URL.Path)
 	if found == nil {
 		code := http.StatusNotFound
@@ -96,7 +98,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			r.URL.Path,
 		)
 		if len(allowed) > 0 {
-			w.Header().Set("Allow", strings.Join(allowed, ", "))
+			writer.Header().Set("Allow", strings.Join(allowed, ", "))
 			code = http.StatusMethodNotAllowed
 			err = rpcstatus.New(
 				rpcstatus.InvalidArgument,
@@ -106,7 +108,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				strings.Join(allowed, " or "),
 			)
 		}
-		a.Refuse(w, r, code, err)
+		a.Refuse(writer, r, code, err)
 		return
 	}
 	q := &request{
@@ -125,22 +127,25 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
 		q.source = host
 	}
-	out := newHeld(w, r)
-	err := q.serveInto(w, r, out)
+	out := newHeld(writer, r)
+	err := q.serveInto(writer, r, out)
 	if err == nil {
 		err = out.finish()
 	}
 	switch {
-	case err == nil || r.Context().Err() != nil:
+	case err == nil:
+	case out.sent && r.Context().Err() != nil: // the client has gone
 	case out.sent:
 		a.host.Log.Warn("an answer broke off", "path", r.URL.Path, "error", err)
 	default:
-		q.failWith(w, r, err)
+		// Also where the context has ended: it does when a client sends its body too slowly, and
+		// that client would take no answer for success.
+		q.failWith(writer, r, err)
 	}
 }
 
 // findRoute finds the row of the table for a path. allowed are the methods of the path
-// when it has none of this name.
+// when it has none of this name: those of job/submit, though job/{id} has others.
 func (a *API) findRoute(
 	method, path string,
 ) (version schema.Version, found *schema.Path, given map[string]string, allowed []string) {
@@ -153,13 +158,18 @@ func (a *API) findRoute(
 			continue
 		}
 		contract := schema.Of(v)
+		nearest := len(words) // variables of the paths of allowed
 		for i := range contract.Paths {
 			p := &contract.Paths[i]
 			values, ok := matchPath(p.Path, words)
 			switch {
 			case !ok:
-			case p.Method != method:
+			case p.Method != method && len(values) < nearest:
+				nearest = len(values)
+				allowed = []string{p.Method}
+			case p.Method != method && len(values) == nearest:
 				allowed = append(allowed, p.Method)
+			case p.Method != method:
 			case found == nil || len(values) < len(given): // jobs/state rather than job/{id}
 				found = p
 				given = values
@@ -198,7 +208,7 @@ func matchPath(pattern string, words []string) (map[string]string, bool) {
 }
 
 // serveInto answers a request into out.
-func (q *request) serveInto(w http.ResponseWriter, r *http.Request, out *held) error {
+func (q *request) serveInto(writer http.ResponseWriter, r *http.Request, out *held) error {
 	at := q.api.routes[q.path.Method+" "+q.path.Plain]
 	if at.show == nil && at.do == nil {
 		return rpcstatus.New(rpcstatus.Unimplemented, "%s %s: %s", q.path.Method, q.path.Path, at.refused)
@@ -207,7 +217,7 @@ func (q *request) serveInto(w http.ResponseWriter, r *http.Request, out *held) e
 		return err
 	}
 	if q.path.Request != nil {
-		if err := q.readBody(w, r); err != nil {
+		if err := q.readBody(writer, r); err != nil {
 			return err
 		}
 	}
@@ -242,6 +252,11 @@ func (q *request) readQuery(obeyed []string) error {
 		case !slices.Contains(obeyed, name) && !slices.Contains(mootParams(), name) && q.hasFlag(name):
 			q.addWarning("?"+name, "the answer does not depend on it, ignored")
 			continue
+		case name == "update_time":
+			if text := q.wrongTime(values); text != "" {
+				wrong = append(wrong, schema.Problem{Path: "?" + name, Text: text})
+			}
+			continue
 		case param.Enum == nil:
 			continue
 		}
@@ -263,15 +278,34 @@ func (q *request) readQuery(obeyed []string) error {
 	return nil
 }
 
+// wrongTime says what is wrong with times of the query, which are seconds since 1970 or what the
+// commands read.
+func (q *request) wrongTime(values []string) string {
+	moment := format.Moment{Now: q.api.host.Now().Unix(), Loc: time.Local, Past: true}
+	for _, value := range values {
+		if _, err := strconv.ParseUint(value, 10, 63); err == nil {
+			continue
+		}
+		if _, err := format.ParseTime(value, moment); err != nil {
+			return "expected seconds since 1970 or a time, got " + strconv.Quote(value)
+		}
+	}
+	return ""
+}
+
 // readBody reads the body as the table says.
-func (q *request) readBody(w http.ResponseWriter, r *http.Request) error {
+func (q *request) readBody(writer http.ResponseWriter, r *http.Request) error {
+	if coding := r.Header.Get("Content-Encoding"); coding != "" && coding != "identity" {
+		return spec.Refuse(spec.CodeQueryInvalid, "Content-Encoding "+coding+
+			" is not supported: send the body as it is")
+	}
 	if kind := r.Header.Get("Content-Type"); kind != "" {
 		if name, _, err := mime.ParseMediaType(kind); err != nil || name != "application/json" {
 			return spec.Refuse(spec.CodeQueryInvalid, "Content-Type "+kind+
 				" is not supported: send application/json")
 		}
 	}
-	text, err := q.api.host.Body(w, r)
+	text, err := q.api.host.Body(writer, r)
 	if err != nil {
 		return err
 	}
@@ -287,6 +321,9 @@ func (q *request) readBody(w http.ResponseWriter, r *http.Request) error {
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return spec.Refuse(spec.CodeQueryInvalid, "the body has something behind its JSON object")
+	}
+	for _, path := range schema.DoubledFields(text) {
+		q.addWarning(path, "the field is given twice, the last one counts")
 	}
 	reading := q.path.Request.Read(body)
 	q.warnings = append(q.warnings, reading.Warnings...)
@@ -329,8 +366,8 @@ func (q *request) run(args []string, out io.Writer) error {
 	env.Stderr = &said
 	env.API.Warnings = func() []string {
 		var lines []string
-		for _, one := range q.warnings {
-			lines = append(lines, one.Path+": "+one.Text)
+		for _, problem := range q.warnings {
+			lines = append(lines, problem.Path+": "+problem.Text)
 		}
 		for line := range strings.Lines(said.String()) {
 			lines = append(lines, strings.TrimSpace(line))
@@ -448,10 +485,12 @@ type asked struct {
 
 func (a *API) envelope(by asked, warnings []schema.Problem, wrong tree.List) tree.Object {
 	list := tree.List{}
-	for _, one := range warnings {
+	for _, problem := range warnings {
 		list = append(
 			list,
-			tree.Object{{Key: "description", Value: one.Text}, {Key: "source", Value: one.Path}},
+			tree.Object{
+				{Key: "description", Value: problem.Text}, {Key: "source", Value: problem.Path},
+			},
 		)
 	}
 	return tree.Object{
@@ -489,29 +528,29 @@ func (a *API) envelope(by asked, warnings []schema.Problem, wrong tree.List) tre
 }
 
 // failWith answers with an error.
-func (q *request) failWith(w http.ResponseWriter, r *http.Request, err error) {
+func (q *request) failWith(writer http.ResponseWriter, r *http.Request, err error) {
 	var wrong problems
 	if errors.As(err, &wrong) {
 		list := tree.List{}
-		for _, one := range wrong {
+		for _, problem := range wrong {
 			list = append(
 				list,
 				errorEntry(
-					one.Path,
-					one.Text,
+					problem.Path,
+					problem.Text,
 					int32(spec.CodeParseFailure),
 					spec.CodeParseFailure.String(),
 				),
 			)
 		}
-		q.answerError(w, http.StatusBadRequest, list)
+		q.answerError(writer, http.StatusBadRequest, list)
 		return
 	}
 	e, code := q.api.host.Convert(commandError(err))
 	if code == http.StatusTooManyRequests {
-		w.Header().Set("Retry-After", "1")
+		writer.Header().Set("Retry-After", "1")
 	}
-	q.answerError(w, code, tree.List{entryOf(r.URL.Path, e)})
+	q.answerError(writer, code, tree.List{entryOf(r.URL.Path, e)})
 }
 
 // entryOf is an error of the services, or of what carries requests to them.
@@ -565,17 +604,19 @@ func commandError(err error) error {
 	return err
 }
 
-func (q *request) answerError(w http.ResponseWriter, code int, list tree.List) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(code)
-	if err := tree.WriteJSON(w, q.path.Answer.Conform(q.makeEnvelope(list)), true); err != nil {
+func (q *request) answerError(writer http.ResponseWriter, code int, list tree.List) {
+	writer.Header().Set("Content-Type", "application/json")
+	writer.WriteHeader(code)
+	if err := tree.WriteJSON(
+		writer, q.path.Answer.Conform(q.makeEnvelope(list)), true,
+	); err != nil {
 		q.api.host.Log.Debug("an error could not be sent", "path", q.path.Path, "error", err)
 	}
 }
 
 // Refuse answers a request that did not come as far as a path of the table: the
 // caller is not known or made too many requests, or there is no such path.
-func (a *API) Refuse(w http.ResponseWriter, r *http.Request, code int, e *rpcstatus.Error) {
+func (a *API) Refuse(writer http.ResponseWriter, r *http.Request, code int, e *rpcstatus.Error) {
 	by := asked{version: schema.Default, source: r.RemoteAddr}
 	by.tag, _, _ = strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	shape := schema.Of(by.version).Type("openapi_resp")
@@ -584,9 +625,9 @@ func (a *API) Refuse(w http.ResponseWriter, r *http.Request, code int, e *rpcsta
 		shape = found.Answer
 	}
 	doc := shape.Conform(a.envelope(by, nil, tree.List{entryOf(r.URL.Path, e)}))
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(code)
-	if err := tree.WriteJSON(w, doc, true); err != nil {
+	writer.Header().Set("Content-Type", "application/json")
+	writer.WriteHeader(code)
+	if err := tree.WriteJSON(writer, doc, true); err != nil {
 		a.host.Log.Debug("an error could not be sent", "path", r.URL.Path, "error", err)
 	}
 }

@@ -14,11 +14,11 @@ import (
 
 // getReconfigure is GET reconfigure, which Slurm's API has as a GET.
 func getReconfigure(q *request) (tree.Object, error) {
-	var rep apiv1.ReconfigureReply
-	if err := q.callRPC(tool.MethodReconfigure, &apiv1.ReconfigureRequest{}, &rep); err != nil {
+	var reply apiv1.ReconfigureReply
+	if err := q.callRPC(tool.MethodReconfigure, &apiv1.ReconfigureRequest{}, &reply); err != nil {
 		return nil, err
 	}
-	for _, text := range rep.GetWarnings() {
+	for _, text := range reply.GetWarnings() {
 		q.addWarning(q.path.Path, text)
 	}
 	return nil, nil
@@ -74,31 +74,31 @@ func (q *request) changeNodes(names string) (tree.Object, error) {
 		req.Set = append(req.Set, &apiv1.ConfigEntry{Key: key, Value: value})
 	}
 	for _, field := range q.path.Request.Fields {
-		v, there := q.body[field.Name]
+		value, there := q.body[field.Name]
 		switch field.Name {
 		case "state", "name":
 		case "comment", "extra":
 			if there {
-				set(field.Name, plainValue(v))
+				set(field.Name, plainValue(value))
 			}
 		case "reason":
 			if there && req.GetState() == "" {
-				set("reason", plainValue(v))
+				set("reason", plainValue(value))
 			}
 		case "features":
 			if there {
-				set("features", plainValue(v))
+				set("features", plainValue(value))
 			}
 		case "features_act":
 			if there {
-				set("activefeatures", plainValue(v))
+				set("activefeatures", plainValue(value))
 			}
 		case "weight":
 			if there {
-				set("weight", plainValue(v))
+				set("weight", plainValue(value))
 			}
 		default:
-			if there && !asksNothing(v) {
+			if there && !asksNothing(value) {
 				wrong = append(
 					wrong,
 					schema.Problem{
@@ -119,12 +119,12 @@ func (q *request) changeNodes(names string) (tree.Object, error) {
 			{Path: "#/reason", Text: "the field is required to set nodes down, failed or draining"},
 		}
 	}
-	var rep apiv1.UpdateNodeReply
-	if err := q.callRPC(tool.MethodUpdateNode, req, &rep); err != nil {
+	var reply apiv1.UpdateNodeReply
+	if err := q.callRPC(tool.MethodUpdateNode, req, &reply); err != nil {
 		return nil, err
 	}
-	if len(rep.GetUnknown()) > 0 {
-		return nil, spec.Refuse(spec.CodeInvalidNodeName, strings.Join(rep.GetUnknown(), ","))
+	if len(reply.GetUnknown()) > 0 {
+		return nil, spec.Refuse(spec.CodeInvalidNodeName, strings.Join(reply.GetUnknown(), ","))
 	}
 	return nil, nil
 }
@@ -200,11 +200,11 @@ func (q *request) setReservations(places []place) (tree.Object, error) {
 	}
 	list := tree.List{}
 	for _, req := range reqs {
-		var rep apiv1.ReservationChangeReply
-		if err := q.callRPC(tool.MethodReserve, req, &rep); err != nil {
+		var reply apiv1.ReservationChangeReply
+		if err := q.callRPC(tool.MethodReserve, req, &reply); err != nil {
 			return nil, err
 		}
-		name := rep.GetName()
+		name := reply.GetName()
 		if name == "" {
 			name = req.GetName()
 		}
@@ -221,42 +221,42 @@ func reservationChange(at place) (*apiv1.ReservationChange, problems) {
 		req.Set = append(req.Set, &apiv1.ConfigEntry{Key: key, Value: value})
 	}
 	seconds := func(v any) string {
-		n, _ := v.(tree.Number)
-		return tool.Itoa(n.N * tool.Second)
+		number, _ := v.(tree.Number)
+		return tool.Itoa(number.N * tool.Second)
 	}
 	for _, field := range schema.Of(schema.Default).Type("reservation_desc_msg").Fields {
-		v, given := at.values[field.Name]
-		if !given || asksNothing(v) {
+		value, given := at.values[field.Name]
+		if !given || asksNothing(value) {
 			continue
 		}
 		switch field.Name {
 		case "name":
 		case "accounts", "comment", "features", "groups", "licenses", "users":
-			set(field.Name, plainValue(v))
+			set(field.Name, plainValue(value))
 		case "partition":
-			set("partitionname", plainValue(v))
+			set("partitionname", plainValue(value))
 		case "flags":
-			set("flags", plainValue(v))
+			set("flags", plainValue(value))
 		case "node_list":
 			set("nodes", hostlist.FoldSorted(expandNodes(at.values.Texts("node_list"))))
 		case "node_count":
-			set("nodecnt", plainValue(v))
+			set("nodecnt", plainValue(value))
 		case "core_count":
-			set("corecnt", plainValue(v))
+			set("corecnt", plainValue(value))
 		case "duration":
-			set("duration", plainValue(v))
+			set("duration", plainValue(value))
 		case "start_time":
-			set("starttime", seconds(v))
+			set("starttime", seconds(value))
 		case "end_time":
-			set("endtime", seconds(v))
+			set("endtime", seconds(value))
 		case "tres":
 			var parts []string
-			for _, t := range at.values.Records("tres") {
-				name := t.Text("type")
-				if t.Text("name") != "" {
-					name += "/" + t.Text("name")
+			for _, values := range at.values.Records("tres") {
+				name := values.Text("type")
+				if values.Text("name") != "" {
+					name += "/" + values.Text("name")
 				}
-				parts = append(parts, name+"="+plainValue(t["count"]))
+				parts = append(parts, name+"="+plainValue(values["count"]))
 			}
 			set("tres", strings.Join(parts, ","))
 		default:
@@ -292,15 +292,21 @@ func getLayout(q *request) (tree.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	var rep apiv1.ListJobsReply
-	if err := q.callRPC(tool.MethodListJobs, &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{Jobs: []string{id}, AllStates: true}, Detail: true}, &rep); err != nil {
+	var reply apiv1.ListJobsReply
+	if err := q.callRPC(
+		tool.MethodListJobs,
+		&apiv1.ListJobsRequest{
+			Filter: &apiv1.JobFilter{Jobs: []string{id}, AllStates: true}, Detail: true,
+		},
+		&reply,
+	); err != nil {
 		return nil, err
 	}
-	if len(rep.GetJobs()) == 0 {
+	if len(reply.GetJobs()) == 0 {
 		return nil, spec.Refuse(spec.CodeInvalidJobID, "")
 	}
 	list := tree.List{}
-	for _, job := range rep.GetJobs() {
+	for _, job := range reply.GetJobs() {
 		for _, node := range job.GetAllocation() {
 			gres := tree.List{}
 			byType := map[string]spec.Bitset{}

@@ -43,9 +43,9 @@ type description struct {
 
 func option(name, update string) aspect { return aspect{option: name, update: update} }
 
-func refuse(why string) aspect { return aspect{refused: why} }
+func refuse(reason string) aspect { return aspect{refused: reason} }
 
-func ignore(why string) aspect { return aspect{ignored: why} }
+func ignore(reason string) aspect { return aspect{ignored: reason} }
 
 // descriptionAspects has a row for every field of job_desc_msg in every version.
 //
@@ -54,7 +54,7 @@ func descriptionAspects() map[string]aspect {
 	const (
 		noBinding   = "tasks are bound by srun; a job is always confined to its own CPUs and GPUs"
 		noContainer = "OCI bundles are not run; an image is named in the script, with #SBATCH --container-image"
-		noX11       = "Muster does not forward X11"
+		noX11       = "X11 is forwarded by the command that submits: use sbatch --x11"
 		ofSrun      = "it is for srun, which is not at the other end"
 		noMemory    = "the memory of a running job is not changed"
 	)
@@ -184,8 +184,8 @@ func descriptionAspects() map[string]aspect {
 
 // asksNothing tells a value with which clients fill the fields that they do not
 // use.
-func asksNothing(v any) bool {
-	switch v := v.(type) {
+func asksNothing(value any) bool {
+	switch v := value.(type) {
 	case string:
 		return v == ""
 	case bool:
@@ -201,8 +201,8 @@ func asksNothing(v any) bool {
 }
 
 // plainValue writes a value as an option or a key takes it.
-func plainValue(v any) string {
-	switch v := v.(type) {
+func plainValue(value any) string {
+	switch v := value.(type) {
 	case string:
 		return v
 	case int64:
@@ -222,12 +222,12 @@ func plainValue(v any) string {
 	return ""
 }
 
-func (d *description) failField(field, why string) {
-	d.wrong = append(d.wrong, schema.Problem{Path: d.path + "/" + field, Text: why})
+func (d *description) failField(field, reason string) {
+	d.wrong = append(d.wrong, schema.Problem{Path: d.path + "/" + field, Text: reason})
 }
 
-func (d *description) warn(field, why string) {
-	d.warned = append(d.warned, schema.Problem{Path: d.path + "/" + field, Text: why})
+func (d *description) warn(field, reason string) {
+	d.warned = append(d.warned, schema.Problem{Path: d.path + "/" + field, Text: reason})
 }
 
 // applyValues sets what the values say. Everything that is wrong is collected.
@@ -235,22 +235,22 @@ func (d *description) applyValues(t *schema.Type) {
 	table := descriptionAspects()
 	for i := range t.Fields {
 		name := t.Fields[i].Name
-		v, given := d.values[name]
+		value, given := d.values[name]
 		a := table[name]
 		switch {
-		case v == false && a.unset != "":
+		case value == false && a.unset != "":
 			d.setOption(name, a.unset, "")
-		case !given || asksNothing(v):
+		case !given || asksNothing(value):
 		case a.set != nil:
-			if why := a.set(d, v); why != "" {
-				d.failField(name, why)
+			if reason := a.set(d, value); reason != "" {
+				d.failField(name, reason)
 			}
 		case a.refused != "":
 			d.failField(name, a.refused)
 		case a.ignored != "":
 			d.warn(name, a.ignored)
 		default:
-			d.setOption(name, a.option, plainValue(v))
+			d.setOption(name, a.option, plainValue(value))
 		}
 	}
 	if d.spec.GetMemPerNode() != 0 && d.spec.GetMemPerCpu() != 0 {
@@ -278,18 +278,18 @@ func (d *description) giveOption(option, value string) string {
 
 func nothing(*description, any) string { return "" }
 
-func only(n int64, why string) func(*description, any) string {
+func only(n int64, reason string) func(*description, any) string {
 	return func(_ *description, v any) string {
 		if v == n {
 			return ""
 		}
-		return why
+		return reason
 	}
 }
 
 // setArguments reads argv, of which the first is the script's name.
-func setArguments(d *description, v any) string {
-	for i, x := range v.([]any) {
+func setArguments(d *description, value any) string {
+	for i, x := range value.([]any) {
 		text, _ := x.(string)
 		switch {
 		case strings.ContainsRune(text, 0):
@@ -303,35 +303,35 @@ func setArguments(d *description, v any) string {
 	return ""
 }
 
-func setBegin(d *description, v any) string {
-	if n, ok := v.(tree.Number); ok && !n.Infinite {
-		d.spec.Begin = n.N * tool.Second
+func setBegin(d *description, value any) string {
+	if number, ok := value.(tree.Number); ok && !number.Infinite {
+		d.spec.Begin = number.N * tool.Second
 		return ""
 	}
 	return "expected seconds since 1970"
 }
 
-func setDeadline(d *description, v any) string {
-	d.spec.Deadline = v.(int64) * tool.Second
+func setDeadline(d *description, value any) string {
+	d.spec.Deadline = value.(int64) * tool.Second
 	return ""
 }
 
 // minutesToSpan is a number of minutes in nanoseconds, -1 without a limit.
-func minutesToSpan(v any) int64 {
-	number, _ := v.(tree.Number)
+func minutesToSpan(value any) int64 {
+	number, _ := value.(tree.Number)
 	if number.Infinite {
 		return -1
 	}
 	return number.N * 60 * tool.Second
 }
 
-func setTimeLimit(d *description, v any) string {
-	d.spec.TimeLimit = minutesToSpan(v)
+func setTimeLimit(d *description, value any) string {
+	d.spec.TimeLimit = minutesToSpan(value)
 	return ""
 }
 
-func setTimeMinimum(d *description, v any) string {
-	d.spec.TimeMin = minutesToSpan(v)
+func setTimeMinimum(d *description, value any) string {
+	d.spec.TimeMin = minutesToSpan(value)
 	return ""
 }
 
@@ -353,24 +353,24 @@ func flagOptions() map[string][2]string {
 	}
 }
 
-func setFlags(d *description, v any) string {
+func setFlags(d *description, value any) string {
 	options := flagOptions()
-	for _, x := range v.([]any) {
+	for _, x := range value.([]any) {
 		flag, _ := x.(string)
 		o, known := options[flag]
 		if !known {
 			d.warn("flags", flag+": the controller sets it, or Muster has no such thing; ignored")
 			continue
 		}
-		if why := d.giveOption(o[0], o[1]); why != "" {
-			return flag + ": " + why
+		if reason := d.giveOption(o[0], o[1]); reason != "" {
+			return flag + ": " + reason
 		}
 	}
 	return ""
 }
 
-func setClusters(d *description, v any) string {
-	if name := d.env.Cluster(); v != name {
+func setClusters(d *description, value any) string {
+	if name := d.env.Cluster(); value != name {
 		return "this is cluster " + name + ", and Muster has no federation"
 	}
 	return ""
@@ -378,8 +378,8 @@ func setClusters(d *description, v any) string {
 
 // setUser accepts the caller's own name or number: who submits is known from the
 // connection.
-func setUser(d *description, v any) string {
-	if v == d.env.API.User || v == strconv.FormatUint(uint64(d.env.UID), 10) {
+func setUser(d *description, value any) string {
+	if value == d.env.API.User || value == strconv.FormatUint(uint64(d.env.UID), 10) {
 		return ""
 	}
 	return "the job would be " + d.env.API.User +
@@ -427,8 +427,8 @@ func setTRESPer(option string) func(*description, any) string {
 	}
 }
 
-func setTRESPerNode(d *description, v any) string {
-	gres, others := gpuCounts(plainValue(v))
+func setTRESPerNode(d *description, value any) string {
+	gres, others := gpuCounts(plainValue(value))
 	if others != nil {
 		return strings.Join(others, ",") + ": expected gres/NAME:N"
 	}
@@ -436,9 +436,9 @@ func setTRESPerNode(d *description, v any) string {
 }
 
 // setTRESPerTask reads cpu:4,gres/gpu:1, which sbatch writes with =.
-func setTRESPerTask(d *description, v any) string {
+func setTRESPerTask(d *description, value any) string {
 	var parts []string
-	gres, others := gpuCounts(plainValue(v))
+	gres, others := gpuCounts(plainValue(value))
 	for _, part := range others {
 		parts = append(parts, strings.Replace(part, ":", "=", 1))
 	}
@@ -453,24 +453,24 @@ func setTRESPerTask(d *description, v any) string {
 	return d.giveOption("tres-per-task", strings.Join(parts, ","))
 }
 
-func setTRESBind(d *description, v any) string {
-	text, ok := strings.CutPrefix(plainValue(v), "gres/gpu:")
+func setTRESBind(d *description, value any) string {
+	text, ok := strings.CutPrefix(plainValue(value), "gres/gpu:")
 	if !ok {
 		return "expected gres/gpu:TYPE"
 	}
 	return d.giveOption("gpu-bind", text)
 }
 
-func setTRESFreq(d *description, v any) string {
-	text, ok := strings.CutPrefix(plainValue(v), "gpu:")
+func setTRESFreq(d *description, value any) string {
+	text, ok := strings.CutPrefix(plainValue(value), "gpu:")
 	if !ok {
 		return "expected gpu:VALUE"
 	}
 	return d.giveOption("gpu-freq", text)
 }
 
-func setRlimits(d *description, v any) string {
-	limits, _ := v.(schema.Values)
+func setRlimits(d *description, value any) string {
+	limits, _ := value.(schema.Values)
 	for _, name := range spec.LimitNames() {
 		number, given := limits[strings.ToLower(name)].(tree.Number)
 		switch {
@@ -484,8 +484,8 @@ func setRlimits(d *description, v any) string {
 	return ""
 }
 
-func setImmediate(d *description, v any) string {
-	d.spec.Immediate, _ = v.(bool)
+func setImmediate(d *description, value any) string {
+	d.spec.Immediate, _ = value.(bool)
 	return ""
 }
 
@@ -517,16 +517,16 @@ func setMailType(d *description, _ any) string {
 	return d.giveOption("mail-type", strings.Join(mailTypes(d.values.Texts("mail_type")), ","))
 }
 
-func setOpenMode(d *description, v any) string {
-	list := v.([]any)
+func setOpenMode(d *description, value any) string {
+	list := value.([]any)
 	if len(list) != 1 {
 		return "expected APPEND or TRUNCATE"
 	}
 	return d.giveOption("open-mode", strings.ToLower(plainValue(list[0])))
 }
 
-func setProfile(_ *description, v any) string {
-	for _, x := range v.([]any) {
+func setProfile(_ *description, value any) string {
+	for _, x := range value.([]any) {
 		if x != "NOT_SET" && x != "NONE" {
 			return "usage is recorded for every job; there are no profile files"
 		}
@@ -534,28 +534,28 @@ func setProfile(_ *description, v any) string {
 	return ""
 }
 
-func setShared(d *description, v any) string {
-	for _, x := range v.([]any) {
+func setShared(d *description, value any) string {
+	for _, x := range value.([]any) {
 		word, _ := x.(string)
-		why := ""
+		reason := ""
 		switch word {
 		case "oversubscribe":
-			why = d.giveOption("oversubscribe", "")
+			reason = d.giveOption("oversubscribe", "")
 		case "none":
-			why = d.giveOption("exclusive", "")
+			reason = d.giveOption("exclusive", "")
 		default:
-			why = d.giveOption("exclusive", word)
+			reason = d.giveOption("exclusive", word)
 		}
-		if why != "" {
-			return why
+		if reason != "" {
+			return reason
 		}
 	}
 	return ""
 }
 
 // setSignal reads the signal with its flags and delay.
-func setSignal(d *description, v any) string {
-	text := plainValue(v)
+func setSignal(d *description, value any) string {
+	text := plainValue(value)
 	flags := d.values.Texts("kill_warning_flags")
 	if slices.Contains(flags, "BATCH_JOB") {
 		text = "B:" + text
@@ -569,8 +569,8 @@ func setSignal(d *description, v any) string {
 	return d.giveOption("signal", text)
 }
 
-func setWorkDir(d *description, v any) string {
-	dir := plainValue(v)
+func setWorkDir(d *description, value any) string {
+	dir := plainValue(value)
 	if !strings.HasPrefix(dir, "/") {
 		return "expected an absolute path"
 	}
@@ -580,40 +580,40 @@ func setWorkDir(d *description, v any) string {
 
 // setMinimumCPUs accepts the number that follows from the tasks; alone, it is the
 // number of tasks, as sbatch -n is.
-func setMinimumCPUs(d *description, v any) string {
-	n, _ := v.(int64)
+func setMinimumCPUs(d *description, value any) string {
+	n, _ := value.(int64)
 	tasks, _ := d.values["tasks"].(int64)
 	each, _ := d.values["cpus_per_task"].(int64)
 	switch {
 	case tasks == 0 && each == 0:
-		return d.giveOption("ntasks", plainValue(v))
+		return d.giveOption("ntasks", plainValue(value))
 	case max(tasks, 1)*max(each, 1) == n:
 		return ""
 	}
 	return "the number of CPUs is tasks times cpus_per_task"
 }
 
-func setMinimumNodes(d *description, v any) string {
+func setMinimumNodes(d *description, value any) string {
 	if d.values.Text("nodes") != "" {
 		return ""
 	}
-	text := plainValue(v)
+	text := plainValue(value)
 	if most, given := d.values["maximum_nodes"].(int64); given && most > 0 {
 		text += "-" + plainValue(most)
 	}
 	return d.giveOption("nodes", text)
 }
 
-func setMaximumNodes(d *description, v any) string {
+func setMaximumNodes(d *description, value any) string {
 	least, _ := d.values["minimum_nodes"].(int64)
 	if d.values.Text("nodes") != "" || least > 0 {
 		return "" // read with it
 	}
-	return d.giveOption("nodes", "1-"+plainValue(v))
+	return d.giveOption("nodes", "1-"+plainValue(value))
 }
 
-func setSwitches(d *description, v any) string {
-	text := plainValue(v)
+func setSwitches(d *description, value any) string {
+	text := plainValue(value)
 	if wait, given := d.values["wait_for_switch"].(int64); given && wait > 0 {
 		text += "@0:" + plainValue(wait)
 	}

@@ -47,16 +47,16 @@ type packed struct {
 }
 
 // Write implements io.Writer.
-func (p *packed) Write(b []byte) (int, error) {
+func (p *packed) Write(data []byte) (int, error) {
 	if p.to != nil {
-		return p.to.Write(b)
+		return p.to.Write(data)
 	}
-	return p.kept.Write(b)
+	return p.kept.Write(data)
 }
 
 // newHeld holds the answer to a request back.
-func newHeld(w http.ResponseWriter, r *http.Request) *held {
-	h := &held{to: w, gzips: acceptsGzip(r.Header.Values("Accept-Encoding"))}
+func newHeld(writer http.ResponseWriter, r *http.Request) *held {
+	h := &held{to: writer, gzips: acceptsGzip(r.Header.Values("Accept-Encoding"))}
 	for tag := range strings.SplitSeq(strings.Join(r.Header.Values("If-None-Match"), ","), ",") {
 		// If-None-Match compares weakly (RFC 9110, section 13.1.2): proxies that compress weaken tags.
 		if tag = strings.TrimPrefix(strings.TrimSpace(tag), "W/"); tag != "" {
@@ -71,19 +71,19 @@ func newHeld(w http.ResponseWriter, r *http.Request) *held {
 func (h *held) beginTag() { h.sum = sha256.New() }
 
 // Write implements io.Writer.
-func (h *held) Write(b []byte) (int, error) {
+func (h *held) Write(data []byte) (int, error) {
 	if h.sum != nil {
-		h.sum.Write(b)
+		h.sum.Write(data)
 	}
 	var err error
 	switch {
 	case h.sent || h.zip != nil:
-	case h.kept.Len()+len(b) <= maxHeld:
-		return h.kept.Write(b)
+	case h.kept.Len()+len(data) <= maxHeld:
+		return h.kept.Write(data)
 	case h.gzips:
 		err = h.compress()
-	case h.sum != nil && h.kept.Len()+len(b) <= maxTagged:
-		return h.kept.Write(b)
+	case h.sum != nil && h.kept.Len()+len(data) <= maxTagged:
+		return h.kept.Write(data)
 	}
 	if err == nil && !h.sent && (h.sum == nil || h.packedLen() > maxTagged || h.zip == nil) {
 		h.sum = nil
@@ -92,7 +92,7 @@ func (h *held) Write(b []byte) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	return h.body().Write(b)
+	return h.body().Write(data)
 }
 
 // packedLen is how much compressed text is kept.

@@ -41,14 +41,14 @@ func submitJob(q *request) (tree.Object, error) {
 		}
 	}
 	req.Script = &apiv1.Blob{Data: []byte(script)}
-	var rep apiv1.SubmitReply
-	if err := q.callRPC(tool.MethodSubmit, req, &rep); err != nil {
+	var reply apiv1.SubmitReply
+	if err := q.callRPC(tool.MethodSubmit, req, &reply); err != nil {
 		return nil, err
 	}
 	return tree.Object{
-		{Key: "job_id", Value: rep.GetJobId()},
+		{Key: "job_id", Value: reply.GetJobId()},
 		{Key: "step_id", Value: "batch"},
-		{Key: "job_submit_user_msg", Value: rep.GetMessage()},
+		{Key: "job_submit_user_msg", Value: reply.GetMessage()},
 	}, nil
 }
 
@@ -65,13 +65,13 @@ func allocateJob(q *request) (tree.Object, error) {
 		jobSpec.Stdout = ""
 		jobSpec.Stderr = ""
 	}
-	var rep apiv1.SubmitReply
-	if err := q.callRPC(tool.MethodSubmit, req, &rep); err != nil {
+	var reply apiv1.SubmitReply
+	if err := q.callRPC(tool.MethodSubmit, req, &reply); err != nil {
 		return nil, err
 	}
 	return tree.Object{
-		{Key: "job_id", Value: rep.GetJobId()},
-		{Key: "job_submit_user_msg", Value: rep.GetMessage()},
+		{Key: "job_id", Value: reply.GetJobId()},
+		{Key: "job_submit_user_msg", Value: reply.GetMessage()},
 	}, nil
 }
 
@@ -148,29 +148,29 @@ func updateJob(q *request) (tree.Object, error) {
 	var wrong problems
 	table := descriptionAspects()
 	for _, field := range schema.Of(q.version).Type("job_desc_msg").Fields {
-		v, given := q.body[field.Name]
+		value, given := q.body[field.Name]
 		a := table[field.Name]
 		switch {
 		case !given:
 		case field.Name == "hold":
 			verb = apiv1.ControlJobsRequest_RELEASE
-			if v == true {
+			if value == true {
 				verb = apiv1.ControlJobsRequest_HOLD
 			}
 		case field.Name == "minimum_nodes":
-			changes["numnodes"] = plainValue(v)
+			changes["numnodes"] = plainValue(value)
 			if most, ok := q.body["maximum_nodes"].(int64); ok && most > 0 {
 				changes["numnodes"] += "-" + plainValue(most)
 			}
 		case field.Name == "maximum_nodes" && q.body["minimum_nodes"] != nil: // read with it
-		case field.Name == "job_id" && plainValue(v) == id:
+		case field.Name == "job_id" && plainValue(value) == id:
 		case field.Name == "mail_type":
 			changes["mailtype"] = strings.Join(mailTypes(q.body.Texts(field.Name)), ",")
-		case a.update != "" && (v == true || v == false):
-			changes[a.update] = map[bool]string{true: "1", false: "0"}[v == true]
+		case a.update != "" && (value == true || value == false):
+			changes[a.update] = map[bool]string{true: "1", false: "0"}[value == true]
 		case a.update != "":
-			changes[a.update] = plainValue(v)
-		case asksNothing(v):
+			changes[a.update] = plainValue(value)
+		case asksNothing(value):
 		case a.ignored != "":
 			q.addWarning("#/"+field.Name, a.ignored)
 		default:
@@ -214,12 +214,12 @@ func updateJob(q *request) (tree.Object, error) {
 
 // controlJobs changes jobs. The error of a request about one job is the answer's.
 func (q *request) controlJobs(req *apiv1.ControlJobsRequest) (tree.List, error) {
-	var rep apiv1.JobResults
-	if err := q.callRPC(tool.MethodControlJobs, req, &rep); err != nil {
+	var reply apiv1.JobResults
+	if err := q.callRPC(tool.MethodControlJobs, req, &reply); err != nil {
 		return nil, err
 	}
 	results := tree.List{}
-	for _, result := range rep.GetResults() {
+	for _, result := range reply.GetResults() {
 		e := result.GetError()
 		if e != nil && len(req.GetJobs()) == 1 {
 			return nil, jobRefusal(e)
@@ -305,9 +305,10 @@ func cancelSeveral(q *request) (tree.Object, error) {
 }
 
 // countChoosing counts what a filter chooses by.
-func countChoosing(f *apiv1.JobFilter) int {
-	return len(f.GetJobs()) + len(f.GetUsers()) + len(f.GetAccounts()) + len(f.GetPartitions()) + len(f.GetStates()) + len(f.GetNames()) +
-		len(f.GetQos()) + len(f.GetNodes()) + len(f.GetReservations())
+func countChoosing(filter *apiv1.JobFilter) int {
+	return len(filter.GetJobs()) + len(filter.GetUsers()) + len(filter.GetAccounts()) +
+		len(filter.GetPartitions()) + len(filter.GetStates()) + len(filter.GetNames()) +
+		len(filter.GetQos()) + len(filter.GetNodes()) + len(filter.GetReservations())
 }
 
 func (q *request) cancelJobs(
@@ -338,14 +339,14 @@ func (q *request) cancelJobs(
 		}
 		req.Signal = int32(n)
 	}
-	var rep apiv1.JobResults
-	if err := q.callRPC(tool.MethodCancel, req, &rep); err != nil {
+	var reply apiv1.JobResults
+	if err := q.callRPC(tool.MethodCancel, req, &reply); err != nil {
 		return nil, err
 	}
 	status := tree.List{}
-	for _, result := range rep.GetResults() {
+	for _, result := range reply.GetResults() {
 		e := result.GetError()
-		if e != nil && len(filter.GetJobs()) == 1 && len(rep.GetResults()) == 1 {
+		if e != nil && len(filter.GetJobs()) == 1 && len(reply.GetResults()) == 1 {
 			return nil, jobRefusal(e)
 		}
 		status = append(

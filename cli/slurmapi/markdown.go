@@ -28,7 +28,7 @@ certificate; on the socket from the kernel. X-SLURM-USER-NAME may repeat the nam
 another user, except root. What a caller may do is the table of [authorization](authorization.md), as for every other way in.
 
 Tokens of the site's identity provider are accepted where oidc.issuer and oidc.audience of [muster.yaml](muster.yaml.md) name it, or
-tokens.jwks its keys ([the console](console.md#signing-in) shows the settings); tokens.max_lifespan
+tokens.jwks its keys ([the console](console.md#sign-in) shows the settings); tokens.max_lifespan
 and tokens.disable_creation bound the tokens of scontrol token. A command that finds a token in SLURM_JWT shows it instead of the user
 who runs it, also from a login host; one that is not good is refused, and a token makes no further tokens. muster tokens lists the
 tokens that hold, with who asked for them and when they were last used, and muster tokens revoke ends one, or all of a user, at once.
@@ -55,12 +55,12 @@ may be written as 5, "5" or {"set": true, "number": 5}; null is what is not give
 // Markdown is docs/rest.md: which paths are answered and how, and what the fields of
 // a job's description mean.
 func Markdown() string {
-	var b strings.Builder
-	b.WriteString(introduction)
-	b.WriteString(
+	var text strings.Builder
+	text.WriteString(introduction)
+	text.WriteString(
 		"## Paths\n\n`*` stands for v0.0.43, v0.0.44 or v0.0.45; a path that not all of them have names its versions.\n\n",
 	)
-	b.WriteString("| method and path | answered by |\n|---|---|\n")
+	text.WriteString("| method and path | answered by |\n|---|---|\n")
 	var refused strings.Builder
 	all := routeTable()
 	for _, row := range rowsOfPaths() {
@@ -80,13 +80,13 @@ func Markdown() string {
 		if len(r.params) > 0 {
 			how = append(how, "parameters: "+strings.Join(r.params, ", "))
 		}
-		fmt.Fprintf(&b, "| %s | %s |\n", name, strings.Join(how, "; "))
+		fmt.Fprintf(&text, "| %s | %s |\n", name, strings.Join(how, "; "))
 	}
-	b.WriteString(
+	text.WriteString(
 		"\n## Paths that are refused\n\nThey answer with status 404 and the reason in `errors`.\n\n| method and path | why |\n|---|---|\n" +
 			refused.String(),
 	)
-	b.WriteString(
+	text.WriteString(
 		"\n## Description of a job\n\nThe fields of `job_desc_msg`, for `job/submit`, `job/allocate` and an update. A field that is refused makes the request fail;\n" +
 			"a field that changes nothing is named in `warnings`. Values that ask for nothing (empty, 0, false) are accepted.\n\n| field | means | update |\n|---|---|---|\n",
 	)
@@ -97,8 +97,8 @@ func Markdown() string {
 		switch {
 		case a.option != "":
 			means = "`sbatch --" + a.option + "`"
-			if why := refusedOption(a.option); why != "" {
-				means = "refused: " + why
+			if reason := refusedOption(a.option); reason != "" {
+				means = "refused: " + reason
 			}
 		case a.refused != "":
 			means = "refused: " + a.refused
@@ -109,24 +109,24 @@ func Markdown() string {
 		if a.update != "" {
 			update = "`" + a.update + "`"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", f, means, update)
+		fmt.Fprintf(&text, "| `%s` | %s | %s |\n", f, means, update)
 	}
-	b.WriteString(
+	text.WriteString(
 		"\n## Fields of Muster's own\n\nAnswers have these fields beside Slurm's.\n\n| schema | fields |\n|---|---|\n",
 	)
 	contract := schema.Of(schema.Default)
 	for _, name := range contract.Names() {
 		var own []string
-		for _, f := range contract.Type(name).Fields {
-			if f.Own {
-				own = append(own, "`"+f.Name+"`")
+		for _, field := range contract.Type(name).Fields {
+			if field.Own {
+				own = append(own, "`"+field.Name+"`")
 			}
 		}
 		if own != nil {
-			fmt.Fprintf(&b, "| `%s` | %s |\n", name, strings.Join(own, ", "))
+			fmt.Fprintf(&text, "| `%s` | %s |\n", name, strings.Join(own, ", "))
 		}
 	}
-	return b.String()
+	return text.String()
 }
 
 // pathRow is a path with the versions that have it.
@@ -152,22 +152,22 @@ func rowsOfPaths() []pathRow {
 		return rest
 	}
 	slices.SortStableFunc(keys, func(a, b string) int { return strings.Compare(path(a), path(b)) })
-	out := make([]pathRow, len(keys))
+	rows := make([]pathRow, len(keys))
 	for i, key := range keys {
-		out[i].key = key
+		rows[i].key = key
 		if len(having[key]) < len(schema.Versions()) {
-			out[i].versions = " (" + strings.Join(having[key], ", ") + ")"
+			rows[i].versions = " (" + strings.Join(having[key], ", ") + ")"
 		}
 	}
-	return out
+	return rows
 }
 
 func fieldsOfJobs() []string {
 	var out []string
 	for _, version := range schema.Versions() {
-		for _, f := range schema.Of(version).Type("job_desc_msg").Fields {
-			if !slices.Contains(out, f.Name) {
-				out = append(out, f.Name)
+		for _, field := range schema.Of(version).Type("job_desc_msg").Fields {
+			if !slices.Contains(out, field.Name) {
+				out = append(out, field.Name)
 			}
 		}
 	}

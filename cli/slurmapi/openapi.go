@@ -16,31 +16,33 @@ type Description struct {
 }
 
 // Refuse answers as the API itself does.
-func (d Description) Refuse(w http.ResponseWriter, r *http.Request, code int, e *rpcstatus.Error) {
-	d.API.Refuse(w, r, code, e)
+func (d Description) Refuse(
+	writer http.ResponseWriter, r *http.Request, code int, e *rpcstatus.Error,
+) {
+	d.API.Refuse(writer, r, code, e)
 }
 
 // ServeHTTP implements http.Handler.
-func (d Description) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (d Description) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		w.Header().Set("Allow", http.MethodGet)
-		http.Error(w, "use GET", http.StatusMethodNotAllowed)
+		writer.Header().Set("Allow", http.MethodGet)
+		http.Error(writer, "use GET", http.StatusMethodNotAllowed)
 		return
 	}
 	switch r.URL.Path {
 	case "/openapi", "/openapi/v3", "/openapi.json":
 	default:
-		http.Error(w, "the description is at /openapi/v3", http.StatusNotFound)
+		http.Error(writer, "the description is at /openapi/v3", http.StatusNotFound)
 		return
 	}
-	w.Header().Set("Content-Type", "application/json")
-	if err := tree.WriteJSON(w, d.API.OpenAPI(), true); err != nil {
+	writer.Header().Set("Content-Type", "application/json")
+	if err := tree.WriteJSON(writer, d.API.OpenAPI(), true); err != nil {
 		d.API.host.Log.Debug("the description could not be sent", "error", err)
 	}
 }
 
 // schemaPrefix begins the names of a version's schemas.
-func schemaPrefix(v schema.Version) string { return v.String() + "_" }
+func schemaPrefix(version schema.Version) string { return version.String() + "_" }
 
 // OpenAPI describes the paths that are answered, in all versions.
 func (a *API) OpenAPI() tree.Object {
@@ -130,22 +132,22 @@ func (a *API) OpenAPI() tree.Object {
 }
 
 // operationID names an operation for clients that are generated: slurm_v0044_get_jobs.
-func operationID(v schema.Version, p *schema.Path) string {
+func operationID(version schema.Version, path *schema.Path) string {
 	words := strings.FieldsFunc(
-		strings.TrimPrefix(p.Plain, "/"+p.Tag+"/*"),
+		strings.TrimPrefix(path.Plain, "/"+path.Tag+"/*"),
 		func(r rune) bool { return strings.ContainsRune("/{}", r) },
 	)
-	return p.Tag + "_" + strings.ReplaceAll(v.String(), ".", "") + "_" +
-		strings.ToLower(p.Method) + "_" + strings.Join(words, "_")
+	return path.Tag + "_" + strings.ReplaceAll(version.String(), ".", "") + "_" +
+		strings.ToLower(path.Method) + "_" + strings.Join(words, "_")
 }
 
 func describePath(version schema.Version, path *schema.Path, at route) tree.Object {
-	out := tree.Object{
+	object := tree.Object{
 		{Key: "operationId", Value: operationID(version, path)},
 		{Key: "tags", Value: tree.List{path.Tag}},
 	}
 	if at.note != "" {
-		out = append(out, tree.Member{Key: "description", Value: at.note})
+		object = append(object, tree.Member{Key: "description", Value: at.note})
 	}
 	params := tree.List{}
 	for _, one := range path.Params {
@@ -180,7 +182,7 @@ func describePath(version schema.Version, path *schema.Path, at route) tree.Obje
 		}
 		params = append(params, append(param, tree.Member{Key: "schema", Value: kind}))
 	}
-	out = append(out, tree.Member{Key: "parameters", Value: params})
+	object = append(object, tree.Member{Key: "parameters", Value: params})
 	body := func(t *schema.Type) tree.Object {
 		return tree.Object{
 			{
@@ -190,8 +192,8 @@ func describePath(version schema.Version, path *schema.Path, at route) tree.Obje
 		}
 	}
 	if path.Request != nil {
-		out = append(
-			out,
+		object = append(
+			object,
 			tree.Member{
 				Key: "requestBody",
 				Value: tree.Object{
@@ -201,7 +203,7 @@ func describePath(version schema.Version, path *schema.Path, at route) tree.Obje
 			},
 		)
 	}
-	return append(out, tree.Member{Key: "responses", Value: tree.Object{
+	return append(object, tree.Member{Key: "responses", Value: tree.Object{
 		{
 			Key: "200",
 			Value: tree.Object{
@@ -232,11 +234,11 @@ func typeReference(version schema.Version, t *schema.Type) tree.Object {
 func describeBody(version schema.Version, t *schema.Type) tree.Object {
 	switch t.Kind {
 	case schema.Text:
-		out := tree.Object{{Key: "type", Value: "string"}}
+		object := tree.Object{{Key: "type", Value: "string"}}
 		if t.Enum != nil {
-			out = append(out, tree.Member{Key: "enum", Value: tree.Strings(t.Enum)})
+			object = append(object, tree.Member{Key: "enum", Value: tree.Strings(t.Enum)})
 		}
-		return out
+		return object
 	case schema.Truth:
 		return tree.Object{{Key: "type", Value: "boolean"}}
 	case schema.Integer:

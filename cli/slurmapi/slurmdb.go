@@ -104,16 +104,16 @@ func showPastJob(q *request) ([]string, error) {
 
 // pingPast is GET ping of slurmdb.
 func pingPast(q *request) (tree.Object, error) {
-	var rep apiv1.AccountingStatusReply
+	var reply apiv1.AccountingStatusReply
 	began := q.api.host.Now()
-	err := q.callRPC(tool.MethodAcctStatus, &apiv1.AccountingStatusRequest{}, &rep)
-	up := err == nil && rep.GetUp()
+	err := q.callRPC(tool.MethodAcctStatus, &apiv1.AccountingStatusRequest{}, &reply)
+	up := err == nil && reply.GetUp()
 	state := "DOWN"
 	if up {
 		state = "UP"
 	}
 	ping := tree.Object{
-		{Key: "hostname", Value: rep.GetStore()},
+		{Key: "hostname", Value: reply.GetStore()},
 		{Key: "responding", Value: up},
 		{Key: "latency", Value: q.api.host.Now().Sub(began).Microseconds()},
 		{Key: "primary", Value: true},
@@ -124,13 +124,13 @@ func pingPast(q *request) (tree.Object, error) {
 
 // showConfig is GET conf: the configuration, as far as Slurm has a field for it.
 func showConfig(q *request) (tree.Object, error) {
-	var rep apiv1.GetConfigReply
-	if err := q.callRPC(tool.MethodGetConfig, &apiv1.GetConfigRequest{}, &rep); err != nil {
+	var reply apiv1.GetConfigReply
+	if err := q.callRPC(tool.MethodGetConfig, &apiv1.GetConfigRequest{}, &reply); err != nil {
 		return nil, err
 	}
 	shape := schema.Of(q.version).Type("slurm_conf")
 	given := map[string]any{}
-	for _, entry := range rep.GetEntries() {
+	for _, entry := range reply.GetEntries() {
 		for i := range shape.Fields {
 			if entry.GetRecord() == "" && strings.EqualFold(shape.Fields[i].Name, entry.GetKey()) {
 				given[shape.Fields[i].Name] = entry.GetValue()
@@ -140,17 +140,17 @@ func showConfig(q *request) (tree.Object, error) {
 	// What has another form in Slurm's document than in slurm.conf stays unset.
 	values := shape.Read(given).Values
 	var conf tree.Object
-	for _, f := range shape.Fields {
-		if v, there := values[f.Name]; there {
-			conf = append(conf, tree.Member{Key: f.Name, Value: toDocument(v)})
+	for _, field := range shape.Fields {
+		if v, there := values[field.Name]; there {
+			conf = append(conf, tree.Member{Key: field.Name, Value: toDocument(v)})
 		}
 	}
 	meta := tree.Object{
-		{Key: "LastUpdate", Value: cmp.Or(q.api.host.Changed(), rep.GetNow()) / tool.Second},
-		{Key: "BOOT_TIME", Value: rep.GetBootTime() / tool.Second},
+		{Key: "LastUpdate", Value: cmp.Or(q.api.host.Changed(), reply.GetNow()) / tool.Second},
+		{Key: "BOOT_TIME", Value: reply.GetBootTime() / tool.Second},
 		{
 			Key:   "NEXT_JOB_ID",
-			Value: tree.Number{N: int64(rep.GetNextJobId()), Set: true},
+			Value: tree.Number{N: int64(reply.GetNextJobId()), Set: true},
 		},
 		{Key: "SLURM_VERSION", Value: tool.SlurmVersion},
 	}
@@ -158,29 +158,29 @@ func showConfig(q *request) (tree.Object, error) {
 }
 
 // toDocument turns a value that was read into one that is written.
-func toDocument(v any) any {
-	if list, ok := v.([]any); ok {
+func toDocument(value any) any {
+	if list, ok := value.([]any); ok {
 		return tree.List(list)
 	}
-	if _, ok := v.(schema.Values); ok {
+	if _, ok := value.(schema.Values); ok {
 		return nil
 	}
-	return v
+	return value
 }
 
 // readPolicy reads accounts, users, QOS and associations.
 func (q *request) readPolicy() (*apiv1.PolicyReply, error) {
-	var rep apiv1.PolicyReply
-	return &rep, q.callRPC(tool.MethodGetPolicy, &apiv1.PolicyRequest{}, &rep)
+	var reply apiv1.PolicyReply
+	return &reply, q.callRPC(tool.MethodGetPolicy, &apiv1.PolicyRequest{}, &reply)
 }
 
 // makeChange makes one change, as sacctmgr does.
 func (q *request) makeChange(req *apiv1.PolicyChangeRequest) ([]string, error) {
-	var rep apiv1.PolicyChangeReply
-	if err := q.callRPC(tool.MethodChangePolicy, req, &rep); err != nil {
+	var reply apiv1.PolicyChangeReply
+	if err := q.callRPC(tool.MethodChangePolicy, req, &reply); err != nil {
 		return nil, err
 	}
-	return rep.GetChanged(), nil
+	return reply.GetChanged(), nil
 }
 
 // settings are what a change sets.
@@ -207,19 +207,19 @@ func valueAt(values schema.Values, path string) any {
 }
 
 // tresText writes a list of counted resources as sacctmgr takes it.
-func tresText(v any) string {
-	list, _ := v.([]any)
+func tresText(value any) string {
+	list, _ := value.([]any)
 	var parts []string
 	for _, x := range list {
-		t, ok := x.(schema.Values)
+		values, ok := x.(schema.Values)
 		if !ok {
 			continue
 		}
-		name := t.Text("type")
-		if t.Text("name") != "" {
-			name += "/" + t.Text("name")
+		name := values.Text("type")
+		if values.Text("name") != "" {
+			name += "/" + values.Text("name")
 		}
-		count, _ := t["count"].(int64)
+		count, _ := values["count"].(int64)
 		parts = append(parts, name+"="+tool.Itoa(count))
 	}
 	return strings.Join(parts, ",")
@@ -371,8 +371,8 @@ func setQOS(q *request) (tree.Object, error) {
 		if flags != nil {
 			set.add("flags", strings.Join(flags, ","))
 		}
-		if n, ok := values["priority"].(tree.Number); ok && !n.Infinite {
-			set.add("priority", tool.Itoa(n.N))
+		if number, ok := values["priority"].(tree.Number); ok && !number.Infinite {
+			set.add("priority", tool.Itoa(number.N))
 		}
 		preempt := values.Record("preempt")
 		if list := preempt.Texts("list"); len(list) > 0 {
@@ -384,8 +384,8 @@ func setQOS(q *request) (tree.Object, error) {
 		if grace, ok := valueAt(values, "limits/grace_time").(int64); ok {
 			set.add("gracetime", tool.Itoa(grace))
 		}
-		if n, ok := values["usage_factor"].(tree.Number); ok && !n.Infinite {
-			set.add("usagefactor", tool.Itoa(n.N))
+		if number, ok := values["usage_factor"].(tree.Number); ok && !number.Infinite {
+			set.add("usagefactor", tool.Itoa(number.N))
 		}
 		addLimits(&set, values, render.QOSLimits())
 		exists := slices.ContainsFunc(
@@ -426,13 +426,15 @@ func setAssociations(q *request) (tree.Object, error) {
 		if n, ok := values["shares_raw"].(int64); ok && n > 0 {
 			set.add("fairshare", tool.Itoa(n))
 		}
-		if n, ok := values["priority"].(tree.Number); ok && !n.Infinite {
-			set.add("priority", tool.Itoa(n.N))
+		if number, ok := values["priority"].(tree.Number); ok && !number.Infinite {
+			set.add("priority", tool.Itoa(number.N))
 		}
 		addLimits(&set, values, render.AssociationLimits())
-		exists := slices.ContainsFunc(have.GetAssociations(), func(a *apiv1.Association) bool {
-			return a.GetAccount() == account && a.GetUser() == user && a.GetPartition() == partition
-		})
+		exists := slices.ContainsFunc(have.GetAssociations(),
+			func(association *apiv1.Association) bool {
+				return association.GetAccount() == account && association.GetUser() == user &&
+					association.GetPartition() == partition
+			})
 		if user == "" {
 			set.text(values, "parent_account", "parent")
 			if err := q.upsertEntity("account", account, exists, set); err != nil {

@@ -41,17 +41,21 @@ type allocation struct {
 
 // allocateJob asks for a job, of one or several components, and waits until it runs.
 func allocateJob(call *tool.Call, specs []*apiv1.JobSpec) (*allocation, error) {
-	var rep apiv1.SubmitReply
-	if err := call.RPC(tool.MethodSubmit, &apiv1.SubmitRequest{Spec: specs[0], Rest: specs[1:], Request: call.RequestNumber()}, &rep); err != nil {
+	var reply apiv1.SubmitReply
+	if err := call.RPC(
+		tool.MethodSubmit,
+		&apiv1.SubmitRequest{Spec: specs[0], Rest: specs[1:], Request: call.RequestNumber()},
+		&reply,
+	); err != nil {
 		return nil, allocationFailed(call, err)
 	}
-	for line := range strings.Lines(rep.GetMessage()) {
+	for line := range strings.Lines(reply.GetMessage()) {
 		fmt.Fprintf(call.Stderr, "%s: %s\n", call.Command.Name, strings.TrimRight(line, "\n"))
 	}
 	a := &allocation{
 		c:    call,
-		uid:  rep.GetUid(),
-		id:   rep.GetJobId(),
+		uid:  reply.GetUid(),
+		id:   reply.GetJobId(),
 		news: make(chan *apiv1.JobInfo, 16),
 	}
 	var ctx context.Context
@@ -70,14 +74,14 @@ func allocateJob(call *tool.Call, specs []*apiv1.JobSpec) (*allocation, error) {
 // findOthers finds the components of a heterogeneous job, which run since the first
 // does.
 func (a *allocation) findOthers(size int) error {
-	var rep apiv1.ListJobsReply
+	var reply apiv1.ListJobsReply
 	err := askAgain(
 		a.c,
 		tool.MethodListJobs,
 		&apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{Jobs: []string{tool.Itoa(a.id)}}},
-		&rep,
+		&reply,
 	)
-	a.all = rep.GetJobs()
+	a.all = reply.GetJobs()
 	slices.SortFunc(
 		a.all,
 		func(x, y *apiv1.JobInfo) int { return cmp.Compare(x.GetHetOffset(), y.GetHetOffset()) },
@@ -139,7 +143,7 @@ func (a *allocation) followJob(ctx context.Context, attended bool) error {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
-	s, err := conn.Stream(
+	receiver, err := conn.Stream(
 		ctx,
 		tool.MethodWatchJob,
 		&apiv1.WatchJobRequest{Uid: a.uid, Attend: attended},
@@ -147,10 +151,10 @@ func (a *allocation) followJob(ctx context.Context, attended bool) error {
 	if err != nil {
 		return err
 	}
-	defer s.Close()
+	defer receiver.Close()
 	for ctx.Err() == nil {
 		job := &apiv1.JobInfo{}
-		if err := s.Recv(job); errors.Is(err, io.EOF) {
+		if err := receiver.Recv(job); errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
 			var st *rpcstatus.Error
@@ -242,7 +246,7 @@ func (a *allocation) sayQueued() {
 }
 
 // cannotStart tells that a job cannot start as it is, however long it waits.
-func cannotStart(j *apiv1.JobInfo) bool {
+func cannotStart(job *apiv1.JobInfo) bool {
 	return slices.Contains(
 		[]spec.ReasonCode{
 			spec.ReasonPartitionNodeLimit,
@@ -252,7 +256,7 @@ func cannotStart(j *apiv1.JobInfo) bool {
 			spec.ReasonAccountNotAllowed,
 			spec.ReasonQOSNotAllowed,
 		},
-		spec.ReasonCode(j.GetReason().GetCode()),
+		spec.ReasonCode(job.GetReason().GetCode()),
 	)
 }
 
@@ -273,18 +277,18 @@ func immediateTimer(call *tool.Call) (<-chan time.Time, error) {
 	return time.After(time.Duration(max(n, 1)) * time.Second), nil
 }
 
-func printLine(c *tool.Call, format string, args ...any) {
-	if !c.Opts.On("quiet") {
-		fmt.Fprintf(c.Stderr, c.Command.Name+": "+format+"\n", args...)
+func printLine(call *tool.Call, format string, args ...any) {
+	if !call.Opts.On("quiet") {
+		fmt.Fprintf(call.Stderr, call.Command.Name+": "+format+"\n", args...)
 	}
 }
 
 // askAgain is ask for what may be asked twice: it outlasts a restart of the
 // controller.
-func askAgain(call *tool.Call, method string, req, resp proto.Message) error {
+func askAgain(call *tool.Call, method string, request, resp proto.Message) error {
 	var err error
 	for wait, began := firstWait/10, call.Now(); ; wait = min(2*wait, longWait) {
-		err = call.RPC(method, req, resp)
+		err = call.RPC(method, request, resp)
 		if err == nil || !fetch.ControllerGone(err) || call.Now().Sub(began) > lastNews {
 			return err
 		}
@@ -319,19 +323,19 @@ func (a *allocation) endAllocation(code, sig int32) {
 // hostVariables are what a job tells the programs of the host where it was asked
 // for, one list for each component, and what all of them are told.
 func (a *allocation) hostVariables() (of [][]string, shared []string) {
-	var cfg apiv1.GetConfigReply
+	var config apiv1.GetConfigReply
 	cluster := ""
-	if a.c.RPC(tool.MethodGetConfig, &apiv1.GetConfigRequest{}, &cfg) == nil {
-		cluster = cfg.GetCluster()
+	if a.c.RPC(tool.MethodGetConfig, &apiv1.GetConfigRequest{}, &config) == nil {
+		cluster = config.GetCluster()
 	}
-	for _, j := range a.all {
-		of = append(of, a.variablesOf(j, cluster))
+	for _, job := range a.all {
+		of = append(of, a.variablesOf(job, cluster))
 	}
 	return of, hetVariables(of)
 }
 
 func (a *allocation) variablesOf(job *apiv1.JobInfo, cluster string) []string {
-	call, s := a.c, job.GetSpec()
+	call, jobSpec := a.c, job.GetSpec()
 	var out []string
 	put := func(value string, names ...string) {
 		for _, n := range names {
@@ -350,25 +354,25 @@ func (a *allocation) variablesOf(job *apiv1.JobInfo, cluster string) []string {
 	put(format.PerNode(cpus), "SLURM_JOB_CPUS_PER_NODE")
 	put(format.PerNode(tasks), "SLURM_TASKS_PER_NODE")
 	put(job.GetPartition(), "SLURM_JOB_PARTITION")
-	put(s.GetAccount(), "SLURM_JOB_ACCOUNT")
+	put(jobSpec.GetAccount(), "SLURM_JOB_ACCOUNT")
 	put(job.GetQos(), "SLURM_JOB_QOS")
-	put(s.GetName(), "SLURM_JOB_NAME")
+	put(jobSpec.GetName(), "SLURM_JOB_NAME")
 	put(job.GetUser(), "SLURM_JOB_USER")
 	out = append(out, "SLURM_JOB_UID="+tool.Itoa(job.GetUserId()), "SLURM_JOB_GID="+
 		tool.Itoa(job.GetGroupId()))
 	put(job.GetGroup(), "SLURM_JOB_GROUP")
-	put(s.GetReservation(), "SLURM_JOB_RESERVATION")
+	put(jobSpec.GetReservation(), "SLURM_JOB_RESERVATION")
 	put(tool.Itoa(uint32(job.GetStart()/int64(spec.Second))), "SLURM_JOB_START_TIME")
 	put(tool.Itoa(uint32(max(job.GetEnd(), 0)/int64(spec.Second))), "SLURM_JOB_END_TIME")
-	if s.GetTasks() > 0 || s.GetTasksPerNode() > 0 {
+	if jobSpec.GetTasks() > 0 || jobSpec.GetTasksPerNode() > 0 {
 		put(tool.Itoa(job.GetNumTasks()), "SLURM_NTASKS", "SLURM_NPROCS")
 	}
-	put(tool.Itoa(s.GetTasksPerNode()), "SLURM_NTASKS_PER_NODE")
-	put(tool.Itoa(s.GetCpusPerTask()), "SLURM_CPUS_PER_TASK")
-	out = append(out, requestVariables(s)...)
-	put(strconv.FormatInt(s.GetMemPerNode(), 10), "SLURM_MEM_PER_NODE")
-	put(strconv.FormatInt(s.GetMemPerCpu(), 10), "SLURM_MEM_PER_CPU")
-	if s.GetOvercommit() {
+	put(tool.Itoa(jobSpec.GetTasksPerNode()), "SLURM_NTASKS_PER_NODE")
+	put(tool.Itoa(jobSpec.GetCpusPerTask()), "SLURM_CPUS_PER_TASK")
+	out = append(out, requestVariables(jobSpec)...)
+	put(strconv.FormatInt(jobSpec.GetMemPerNode(), 10), "SLURM_MEM_PER_NODE")
+	put(strconv.FormatInt(jobSpec.GetMemPerCpu(), 10), "SLURM_MEM_PER_CPU")
+	if jobSpec.GetOvercommit() {
 		put("1", "SLURM_OVERCOMMIT")
 	}
 	put(call.Dir, "SLURM_SUBMIT_DIR")

@@ -13,6 +13,7 @@ import (
 // was not given has no variable.
 func requestVariables(spec *apiv1.JobSpec) []string {
 	var out []string
+	way, plane, _ := strings.Cut(spec.GetDistribution(), "=")
 	for _, variable := range []struct{ name, value string }{
 		{"SLURM_GPUS", gpuOption(spec.GetPerJob())},
 		{"SLURM_GPUS_PER_NODE", gpuOption(spec.GetPerNode())},
@@ -26,6 +27,8 @@ func requestVariables(spec *apiv1.JobSpec) []string {
 		{"SLURM_NTASKS_PER_SOCKET", tool.Itoa(spec.GetTasksPerSocket())},
 		{"SLURM_NTASKS_PER_GPU", tool.Itoa(spec.GetTasksPerGpu())},
 		{"SLURM_THREADS_PER_CORE", tool.Itoa(spec.GetThreadsPerCore())},
+		{"SLURM_DISTRIBUTION", way},
+		{"SLURM_DIST_PLANESIZE", plane},
 		{"SLURM_MEM_PER_GPU", strconv.FormatInt(spec.GetMemPerGpu(), 10)},
 	} {
 		if variable.value != "" && variable.value != "0" {

@@ -29,10 +29,10 @@ func compressOption(env string) opt.Option {
 
 // checkCompress refuses what would be another way than none.
 func checkCompress(call *tool.Call, opts *opt.Values) error {
-	if v, ok := opts.Get("compress"); ok && !strings.EqualFold(v.Text, "none") {
+	if value, ok := opts.Get("compress"); ok && !strings.EqualFold(value.Text, "none") {
 		return call.Errorf(
 			"--compress=%s is not supported in this release: files are copied as they are, with --compress=none",
-			v.Text,
+			value.Text,
 		)
 	}
 	return nil
@@ -59,8 +59,8 @@ func castNodes(call *tool.Call, job *string) (string, error) {
 	*job = id
 	if nodes == "" {
 		var names []string
-		for _, n := range made.GetNodes() {
-			names = append(names, n.GetName())
+		for _, node := range made.GetNodes() {
+			names = append(names, node.GetName())
 		}
 		nodes = hostlist.Fold(names)
 	}

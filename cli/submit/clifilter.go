@@ -32,17 +32,17 @@ func loadFilter(call *tool.Call) (*siteFilter, error) {
 		// where the command was typed.
 		return nil, nil
 	}
-	rep, err := fetchFilter(call)
+	reply, err := fetchFilter(call)
 	var refused *rpcstatus.Error
 	switch {
 	case errors.As(err, &refused) && refused.Wire == rpcstatus.Unimplemented:
 		return nil, nil // an older controller
 	case err != nil:
 		return nil, submitFailed(call, err, false)
-	case rep.GetText() == "":
+	case reply.GetText() == "":
 		return nil, nil
 	}
-	source := &spec.SiteScript{Path: rep.GetPath(), Text: rep.GetText()}
+	source := &spec.SiteScript{Path: reply.GetPath(), Text: reply.GetText()}
 	script, err := luascript.LoadFilter(
 		source,
 		call.Command.Name,
@@ -59,15 +59,15 @@ func loadFilter(call *tool.Call) (*siteFilter, error) {
 // fetchFilter gets the script from the controller. An srun in a job waits for a controller that is
 // away, because the creation of its step would wait as well.
 func fetchFilter(call *tool.Call) (*apiv1.GetCliFilterReply, error) {
-	rep := &apiv1.GetCliFilterReply{}
+	reply := &apiv1.GetCliFilterReply{}
 	if call.Command.Name != "srun" || stepJob(call) == "" {
-		return rep, call.RPC(tool.MethodGetCliFilter, &apiv1.GetCliFilterRequest{}, rep)
+		return reply, call.RPC(tool.MethodGetCliFilter, &apiv1.GetCliFilterRequest{}, reply)
 	}
 	wait := firstWait / 10
 	for {
-		err := fetchFilterAnew(call, rep)
+		err := fetchFilterAnew(call, reply)
 		if err == nil || !fetch.ControllerGone(err) || call.Ctx.Err() != nil {
-			return rep, err
+			return reply, err
 		}
 		call.Pause(call.Ctx, wait)
 		wait = min(2*wait, longWait)
@@ -79,7 +79,7 @@ const filterTimeout = 10 * time.Second
 
 // fetchFilterAnew gets the script over a connection of its own, because that of the call may lead
 // to a controller that is gone.
-func fetchFilterAnew(call *tool.Call, rep *apiv1.GetCliFilterReply) error {
+func fetchFilterAnew(call *tool.Call, reply *apiv1.GetCliFilterReply) error {
 	ctx, cancel := context.WithTimeout(call.Ctx, filterTimeout)
 	defer cancel()
 	conn, err := call.Dial(ctx)
@@ -87,7 +87,7 @@ func fetchFilterAnew(call *tool.Call, rep *apiv1.GetCliFilterReply) error {
 		return err
 	}
 	defer func() { _ = conn.Close() }() // by then the answer has been read
-	return conn.Call(ctx, tool.MethodGetCliFilter, &apiv1.GetCliFilterRequest{}, rep)
+	return conn.Call(ctx, tool.MethodGetCliFilter, &apiv1.GetCliFilterRequest{}, reply)
 }
 
 // applyScript runs the script on the options of one component of the job. The script may change them or

@@ -14,7 +14,7 @@ import (
 // start the job first. Of equal ones this cluster is taken, then the one that was named first.
 func inEarliest(
 	call *tool.Call,
-	req *apiv1.SubmitRequest,
+	request *apiv1.SubmitRequest,
 	submit func(call *tool.Call) error,
 ) error {
 	list, err := call.Clusters()
@@ -23,7 +23,7 @@ func inEarliest(
 	}
 	chosen := list[0]
 	if len(list) > 1 {
-		chosen, err = earliestCluster(call, list, req)
+		chosen, err = earliestCluster(call, list, request)
 	}
 	if err == nil {
 		err = submit(chosen)
@@ -41,21 +41,21 @@ func inEarliest(
 func earliestCluster(
 	call *tool.Call,
 	list []*tool.Call,
-	req *apiv1.SubmitRequest,
+	request *apiv1.SubmitRequest,
 ) (*tool.Call, error) {
 	var chosen *tool.Call
 	var start int64
 	for _, sub := range list {
-		test := proto.CloneOf(req)
+		test := proto.CloneOf(request)
 		test.TestOnly = true
-		var rep apiv1.SubmitReply
-		if err := sub.RPC(tool.MethodSubmit, test, &rep); err != nil {
+		var reply apiv1.SubmitReply
+		if err := sub.RPC(tool.MethodSubmit, test, &reply); err != nil {
 			call.ReportCluster(sub, err)
 			fmt.Fprintf(call.Stderr, "%s: cluster %s is left out\n", call.Command.Name, sub.NamedCluster())
 			continue
 		}
 		own := sub.Env == call.Env // another cluster has a world of its own
-		at := rep.GetPlannedStart()
+		at := reply.GetPlannedStart()
 		if chosen == nil || at < start || (at == start && own) {
 			chosen = sub
 			start = at

@@ -22,16 +22,16 @@ type component struct {
 // splitComponents takes the command line apart. One that names no command has that
 // of the next one that does.
 func splitComponents(call *tool.Call) ([]component, error) {
-	var out []component
+	var components []component
 	words, args := ownArgs(call), call.Operands
 	for {
 		own := words[:len(words)-len(args)]
 		at := slices.Index(args, ":")
 		if at < 0 {
-			out = append(out, component{own, args})
+			components = append(components, component{own, args})
 			break
 		}
-		out = append(out, component{own, args[:at]})
+		components = append(components, component{own, args[:at]})
 		words = args[at+1:]
 		left, err := call.Command.Set().Parse(words, opt.New(), opt.FromCommand)
 		if err != nil {
@@ -39,12 +39,12 @@ func splitComponents(call *tool.Call) ([]component, error) {
 		}
 		args = left
 	}
-	for i := len(out) - 2; i >= 0; i-- {
-		if len(out[i].args) == 0 {
-			out[i].args = out[i+1].args
+	for i := len(components) - 2; i >= 0; i-- {
+		if len(components[i].args) == 0 {
+			components[i].args = components[i+1].args
 		}
 	}
-	return out, nil
+	return components, nil
 }
 
 // forComponent is the call as if a component alone were asked for; lookup finds its
@@ -174,10 +174,10 @@ func stepsWithin(
 		if err := filter.applyScript(call.Opts, 0); err != nil {
 			return nil, err
 		}
-		ask, err := stepWithin(call, job, nil)
-		return []stepAsk{ask}, err
+		query, err := stepWithin(call, job, nil)
+		return []stepAsk{query}, err
 	}
-	var out []stepAsk
+	var asks []stepAsk
 	seen := map[int]bool{}
 	for i := range list {
 		first, err := forComponent(call, list[i], groupLookup(call, 0))
@@ -213,14 +213,14 @@ func stepsWithin(
 			if err := filter.applyScript(part.Opts, n); err != nil {
 				return nil, err
 			}
-			ask, err := stepWithin(part, fmt.Sprintf("%s+%d", leader, n), ofGroup(call, n))
+			query, err := stepWithin(part, fmt.Sprintf("%s+%d", leader, n), ofGroup(call, n))
 			if err != nil {
 				return nil, err
 			}
-			out = append(out, ask)
+			asks = append(asks, query)
 		}
 	}
-	return out, nil
+	return asks, nil
 }
 
 // hetVariables are the variables of all components, as the batch script of a

@@ -21,53 +21,55 @@ func containerTo(set func(x *apiv1.Container, text string) error) applier {
 	}
 }
 
-func applyImage(x *apiv1.Container, text string) error {
+func applyImage(container *apiv1.Container, text string) error {
 	image, err := spec.ParseImage(text)
 	if err != nil {
 		return fmt.Errorf("--container-image: %w", err)
 	}
-	if x.Bundle {
+	if container.Bundle {
 		return errors.New("--container and --container-image exclude each other")
 	}
-	x.Image = image
+	container.Image = image
 	return nil
 }
 
 // applyBundle takes the folder of an OCI bundle.
 func applyBundle(request *jobRequest, value opt.Value) error {
-	return containerTo(func(x *apiv1.Container, text string) error {
-		if x.Image != "" && !x.Bundle {
+	return containerTo(func(container *apiv1.Container, text string) error {
+		if container.Image != "" && !container.Bundle {
 			return errors.New("--container and --container-image exclude each other")
 		}
 		folder := request.absolutePath(text)
 		if strings.ContainsAny(folder, "\n\x00") {
 			return fmt.Errorf("--container: invalid path %q", text)
 		}
-		x.Image, x.Bundle = path.Clean(folder), true
+		container.Image, container.Bundle = path.Clean(folder), true
 		return nil
 	})(request, value)
 }
 
-func applyMounts(x *apiv1.Container, text string) error {
+func applyMounts(container *apiv1.Container, text string) error {
 	list, err := spec.ParseMounts(text)
 	if err != nil {
 		return fmt.Errorf("--container-mounts: %w", err)
 	}
-	x.Mounts = nil
-	for _, m := range list {
-		x.Mounts = append(
-			x.Mounts,
-			&apiv1.ContainerMount{Source: m.Source, Target: m.Target, ReadOnly: m.ReadOnly},
+	container.Mounts = nil
+	for _, mount := range list {
+		container.Mounts = append(
+			container.Mounts,
+			&apiv1.ContainerMount{
+				Source: mount.Source, Target: mount.Target, ReadOnly: mount.ReadOnly,
+			},
 		)
 	}
 	return nil
 }
 
-func applyContainerDir(x *apiv1.Container, text string) error {
+func applyContainerDir(container *apiv1.Container, text string) error {
 	if !path.IsAbs(text) {
 		return fmt.Errorf("--container-workdir: %q is not an absolute path", text)
 	}
-	x.WorkDir = path.Clean(text)
+	container.WorkDir = path.Clean(text)
 	return nil
 }
 
@@ -85,11 +87,13 @@ func (r *jobRequest) checkContainer() error {
 // ofSteps refuses for salloc the options that are srun's: its own command runs
 // on this host.
 func ofSteps() []opt.Option {
-	var out []opt.Option
-	for _, o := range []opt.Option{{Long: "container-image", Arg: "<image>"}, {Long: "container-mounts", Arg: "<mounts>"}, {Long: "container-workdir", Arg: "<directory>"},
+	var options []opt.Option
+	for _, option := range []opt.Option{{Long: "container-image", Arg: "<image>"},
+		{Long: "container-mounts", Arg: "<mounts>"},
+		{Long: "container-workdir", Arg: "<directory>"},
 		{Long: "container-env", Arg: "<names>"}, {Long: "container-mount-home"}, {Long: "container-readonly"}} {
-		o.Refused = "give it to the srun commands in the allocation"
-		out = append(out, o)
+		option.Refused = "give it to the srun commands in the allocation"
+		options = append(options, option)
 	}
-	return out
+	return options
 }

@@ -21,10 +21,10 @@ func Describe(env *tool.Env, jobSpec *apiv1.JobSpec, option, value string) error
 		case o.apply == nil:
 			return nil // it asks for what holds anyway
 		}
-		r := &jobRequest{name: "sbatch", env: env, spec: jobSpec, opts: opt.New()}
+		request := &jobRequest{name: "sbatch", env: env, spec: jobSpec, opts: opt.New()}
 		given := opt.Value{Text: value, Has: value != "", From: opt.FromCommand}
-		r.opts.Put(option, value, given.Has, opt.FromCommand)
-		return o.apply(r, given)
+		request.opts.Put(option, value, given.Has, opt.FromCommand)
+		return o.apply(request, given)
 	}
 	return tool.Fail(1, "BUG: sbatch has no option --"+option)
 }

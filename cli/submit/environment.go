@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -27,18 +28,18 @@ func (e *environment) setVariable(name, value string) {
 
 // encodeEnv writes NAME=value with a NUL after each.
 func (e *environment) encodeEnv() []byte {
-	var b []byte
+	var buffer []byte
 	for _, n := range e.names {
-		b = append(b, n...)
-		b = append(b, '=')
-		b = append(b, e.values[n]...)
-		b = append(b, 0)
+		buffer = append(buffer, n...)
+		buffer = append(buffer, '=')
+		buffer = append(buffer, e.values[n]...)
+		buffer = append(buffer, 0)
 	}
-	return b
+	return buffer
 }
 
 // validName tells a name that a shell could set; others cannot be carried.
-func validName(s string) bool { return s != "" && !strings.ContainsAny(s, "=\x00") }
+func validName(text string) bool { return text != "" && !strings.ContainsAny(text, "=\x00") }
 
 // inheritFrom takes over what the caller has, all of it or only the variables of
 // the workload manager and its plugins.
@@ -81,7 +82,7 @@ func jobEnvironment(call *tool.Call) (e *environment, login bool, err error) {
 	case strings.EqualFold(export.Text, "NIL"):
 		e.inheritFrom(call.Environ, false)
 	default:
-		all, err := exportList(call, e, export.Text)
+		all, err := exportList(call, e, export.Text, false)
 		if err != nil {
 			return nil, false, err
 		}
@@ -114,7 +115,9 @@ func (e *environment) setNice(call *tool.Call) {
 }
 
 // exportList adds what a list of --export names; all tells that ALL is one of its words.
-func exportList(call *tool.Call, e *environment, list string) (all bool, err error) {
+func exportList(
+	call *tool.Call, e *environment, list string, step bool,
+) (all bool, err error) {
 	words, err := exportWords(list)
 	if err != nil {
 		return false, tool.Fail(
@@ -122,11 +125,18 @@ func exportList(call *tool.Call, e *environment, list string) (all bool, err err
 			fmt.Sprintf("%s: error: Invalid --export specification: %v", call.Command.Name, err),
 		)
 	}
+	if step {
+		// srun reads no further than NONE, and sbatch takes it for a variable's name.
+		isNone := func(word string) bool { return strings.EqualFold(word, "NONE") }
+		if end := slices.IndexFunc(words, isNone); end >= 0 {
+			words = words[:end]
+		}
+	}
 	e.inheritFrom(call.Environ, false)
-	for _, w := range words {
-		name, value, sets := strings.Cut(w, "=")
+	for _, word := range words {
+		name, value, sets := strings.Cut(word, "=")
 		switch {
-		case strings.EqualFold(w, "ALL"):
+		case strings.EqualFold(word, "ALL"):
 			all = true
 			e.inheritFrom(call.Environ, true)
 		case !validName(name):
@@ -135,7 +145,7 @@ func exportList(call *tool.Call, e *environment, list string) (all bool, err err
 				fmt.Sprintf(
 					"%s: error: Invalid --export specification: %q has no name",
 					call.Command.Name,
-					w,
+					word,
 				),
 			)
 		case sets:
@@ -191,12 +201,12 @@ func exportFile(call *tool.Call, e *environment, name string) error {
 	var data []byte
 	var err error
 	if fd, ferr := strconv.ParseUint(name, 10, 16); ferr == nil {
-		f := os.NewFile(uintptr(fd), "fd "+name)
-		if f == nil {
+		file := os.NewFile(uintptr(fd), "fd "+name)
+		if file == nil {
 			err = os.ErrInvalid
 		} else {
-			data, err = tool.ReadAll(f, maxScript)
-			f.Close()
+			data, err = tool.ReadAll(file, maxScript)
+			file.Close()
 		}
 	} else {
 		data, err = tool.ReadFile((&jobRequest{env: call.Env}).absolutePath(name), maxScript)

@@ -149,12 +149,12 @@ func boundEnv(call *tool.Call, cpus spec.Bitset) (env, told []string, err error)
 	env = slices.Clone(call.Environ)
 	for i, name := range visibleGPUs {
 		to := taskGPUs[i]
-		if v := narrowToPlaces(call, name, places); v != "" {
+		if value := narrowToPlaces(call, name, places); value != "" {
 			env = slices.DeleteFunc(env, func(e string) bool {
 				return strings.HasPrefix(e, to+
 					"=")
 			})
-			env = append(env, to+"="+v)
+			env = append(env, to+"="+value)
 		}
 	}
 	if bind.Verbose {
@@ -235,17 +235,17 @@ func jobGPUs(call *tool.Call) ([]spec.BindableGPU, error) {
 	ordinals := strings.Split(numbers, ",")
 	near := call.Getenv("MUSTER_GPU_CPUS")
 	lists := strings.Split(near, ";")
-	out := make([]spec.BindableGPU, strings.Count(value, ",")+1)
-	for i := range out {
-		out[i].Number = uint32(i)
-		if len(ordinals) == len(out) {
+	gpus := make([]spec.BindableGPU, strings.Count(value, ",")+1)
+	for i := range gpus {
+		gpus[i].Number = uint32(i)
+		if len(ordinals) == len(gpus) {
 			n, err := strconv.ParseUint(ordinals[i], 10, 32)
 			if err != nil {
 				return nil, call.Errorf("GPU_DEVICE_ORDINAL=%s: expected numbers", numbers)
 			}
-			out[i].Number = uint32(n)
+			gpus[i].Number = uint32(n)
 		}
-		if len(lists) == len(out) {
+		if len(lists) == len(gpus) {
 			cpus, ok := spec.ParseRanges(lists[i], 1<<16)
 			if !ok {
 				return nil, call.Errorf(
@@ -253,10 +253,10 @@ func jobGPUs(call *tool.Call) ([]spec.BindableGPU, error) {
 					near,
 				)
 			}
-			out[i].CPUs = cpus
+			gpus[i].CPUs = cpus
 		}
 	}
-	return out, nil
+	return gpus, nil
 }
 
 // narrowToPlaces gives the places of a list that a variable of the job holds.

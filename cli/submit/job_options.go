@@ -134,14 +134,15 @@ func memoryTo(long string, field func(s *apiv1.JobSpec) *int64) applier {
 // spanTo reads a time limit; Slurm's are whole minutes.
 func spanTo(long string, field func(s *apiv1.JobSpec) *int64) applier {
 	return func(request *jobRequest, value opt.Value) error {
-		sec, err := format.ParseDuration(value.Text)
+		seconds, err := format.ParseDuration(value.Text)
 		switch {
 		case err != nil:
 			return request.badOption(long)
-		case sec == format.Infinite || (sec == 0 && long == "time"): // -t 0 asks for no limit
+		// -t 0 asks for no limit
+		case seconds == format.Infinite || (seconds == 0 && long == "time"):
 			*field(request.spec) = -1
 		default:
-			*field(request.spec) = format.Minutes(sec) * int64(spec.Second)
+			*field(request.spec) = format.Minutes(seconds) * int64(spec.Second)
 		}
 		return nil
 	}
@@ -150,7 +151,7 @@ func spanTo(long string, field func(s *apiv1.JobSpec) *int64) applier {
 // momentTo reads a point in time.
 func momentTo(long string, field func(s *apiv1.JobSpec) *int64) applier {
 	return func(request *jobRequest, value opt.Value) error {
-		sec, err := format.ParseTime(
+		seconds, err := format.ParseTime(
 			value.Text,
 			format.Moment{Now: request.env.Now().Unix(), Loc: request.env.Loc},
 		)
@@ -161,7 +162,7 @@ func momentTo(long string, field func(s *apiv1.JobSpec) *int64) applier {
 				fmt.Sprintf("%s: error: Invalid --%s specification", request.name, long),
 			)
 		}
-		*field(request.spec) = sec * int64(spec.Second)
+		*field(request.spec) = seconds * int64(spec.Second)
 		return nil
 	}
 }
@@ -283,11 +284,11 @@ func applyLicenses(request *jobRequest, value opt.Value) error {
 		by = "|"
 	}
 	for part := range strings.SplitSeq(value.Text, by) {
-		name, num, counted := strings.Cut(part, ":")
+		name, number, counted := strings.Cut(part, ":")
 		n := int64(1)
 		if counted {
 			var err error
-			n, err = format.ParseCount(num)
+			n, err = format.ParseCount(number)
 			if err != nil {
 				return request.badOption("licenses")
 			}
@@ -442,11 +443,11 @@ func applySwitches(request *jobRequest, value opt.Value) error {
 	}
 	request.spec.Switches = uint32(n)
 	if timed {
-		sec, err := format.ParseDuration(wait)
+		seconds, err := format.ParseDuration(wait)
 		if err != nil {
 			return request.badOption("switches")
 		}
-		request.spec.SwitchWait = sec * int64(spec.Second)
+		request.spec.SwitchWait = seconds * int64(spec.Second)
 	}
 	return nil
 }

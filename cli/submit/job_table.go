@@ -17,11 +17,16 @@ func JobOptions() []jobOption {
 	maybe := func(long, short, arg, env, help string, apply applier) jobOption {
 		return jobOption{opt.Option{Long: long, Short: short, Arg: arg, Maybe: true, Env: env, Help: help}, apply}
 	}
-	no := func(long, short, arg, env, why string) jobOption {
-		return jobOption{opt.Option{Long: long, Short: short, Arg: arg, Env: env, Refused: why}, nil}
+	no := func(long, short, arg, env, reason string) jobOption {
+		return jobOption{
+			opt.Option{Long: long, Short: short, Arg: arg, Env: env, Refused: reason}, nil,
+		}
 	}
-	noMaybe := func(long, short, arg, env, why string) jobOption {
-		return jobOption{opt.Option{Long: long, Short: short, Arg: arg, Maybe: true, Env: env, Refused: why}, nil}
+	noMaybe := func(long, short, arg, env, reason string) jobOption {
+		return jobOption{
+			opt.Option{Long: long, Short: short, Arg: arg, Maybe: true, Env: env, Refused: reason},
+			nil,
+		}
 	}
 	tunes := func(long, arg, env, help, warn string) jobOption {
 		return jobOption{opt.Option{Long: long, Arg: arg, Env: env, Help: help, Warn: warn}, ignoreTuning}
@@ -87,7 +92,7 @@ func JobOptions() []jobOption {
 		yes("extra", "", "<string>", "", "arbitrary text to store with the job", textTo(func(s *apiv1.JobSpec) *string { return &s.Extra })),
 		yes("extra-node-info", "B", "<sockets>[:cores[:threads]]", "", "as --sockets-per-node, --cores-per-socket and --threads-per-core; * = any", applyNodeInfo),
 		maybe("get-user-env", "", "<timeout>[mode]", "SBATCH_GET_USER_ENV", "read the login environment of the user on the node, for at most this many seconds; mode L: with the login files (default), S: without", applyLogin),
-		no("gid", "", "<group>", "", "the job has the groups of the submitting user; use newgrp or sg before sbatch"),
+		yes("gid", "", "<group>", "", "group of the job: that of the submitting user, or as root another", applyGroup),
 		yes("gpu-bind", "", "[verbose,]<type>", "SBATCH_GPU_BIND", "GPUs of each task that muster gpu-bind starts: closest, single:N, per_task:N, map_gpu:list, mask_gpu:list, none", applyGPUBind),
 		yes("gpu-freq", "", "[<type>=]<value>", "SBATCH_GPU_FREQ", "clock frequency of the GPUs: low, medium, high, highm1 or MHz; memory=… for their memory; verbose prints what was set", applyGPUFreq),
 		yes("gpus", "G", "[type:]<number>", "SBATCH_GPUS", "number of GPUs for the whole job", gresTo("gpus", "gpu", func(s *apiv1.JobSpec) *[]*apiv1.Count { return &s.PerJob })),
@@ -162,12 +167,13 @@ func JobOptions() []jobOption {
 		yes("tmp", "", "<size>[units]", "", "temporary disk space per node", memoryTo("tmp", func(s *apiv1.JobSpec) *int64 { return &s.TmpDisk })),
 		yes("tres-bind", "", "<tres>:[verbose,]<type>", "SBATCH_TRES_BIND", "binding of tasks to generic resources: gres/gpu:closest, as --gpu-bind", applyTRESBind),
 		yes("tres-per-task", "", "<list>", "SBATCH_TRES_PER_TASK", "resources per task: cpu=4,gres/gpu=1", applyTRESPerTask),
-		yes("uid", "", "<user>", "", "user of the job: the submitting one", applyUser),
+		yes("uid", "", "<user>", "", "user of the job: the submitting one, or as root another", applyUser),
 		yes("use-min-nodes", "", "", "SBATCH_USE_MIN_NODES", "allocate as few nodes of a range as possible", switchTo(func(s *apiv1.JobSpec) *bool { return &s.UseMinNodes })),
 		yes("wait", "W", "", "SBATCH_WAIT", "wait until the job ends and return its exit code", nil),
 		{opt.Option{Long: "wait-all-nodes", Arg: "<value>", Env: "SBATCH_WAIT_ALL_NODES", Help: "wait until all nodes are ready", Always: "a job always starts only when all its nodes are ready"}, nil},
 		yes("wckey", "", "<wckey>", "SBATCH_WCKEY", "workload characterization key for accounting", textTo(func(s *apiv1.JobSpec) *string { return &s.Wckey })),
 		yes("wrap", "", "<command_string>", "", "wrap this command in a shell script and submit it", nil),
+		maybe("x11", "", "all|batch|first|last", "", "let programs on the node of the script (batch, the default), on all nodes, the first or the last one reach the X display of this session", applyX11),
 	}
 }
 

@@ -26,8 +26,8 @@ static const struct option {
 // take an argument, so that the program finds the script among the words, and the paths and
 // messages that it shares with muster.
 func OptionsHeader() string {
-	var b strings.Builder
-	b.WriteString(optionsHeaderTop)
+	var text strings.Builder
+	text.WriteString(optionsHeaderTop)
 	for _, option := range Sbatch().Set().Options {
 		letter, takes := "0", "SWITCH"
 		if option.Short != "" {
@@ -39,9 +39,9 @@ func OptionsHeader() string {
 		case option.Arg != "":
 			takes = "ARGUMENT"
 		}
-		fmt.Fprintf(&b, "\t{ %q, %s, %s },\n", option.Long, letter, takes)
+		fmt.Fprintf(&text, "\t{ %q, %s, %s },\n", option.Long, letter, takes)
 	}
-	b.WriteString("};\n\n")
+	text.WriteString("};\n\n")
 	for _, macro := range [...]struct{ name, text string }{
 		{"DEFAULT_SOCKET", tool.DefaultSocket},
 		{"DEFAULT_CONFIG", tool.DefaultConfig},
@@ -49,7 +49,7 @@ func OptionsHeader() string {
 		{"TEXT_UNREACHABLE", spec.CodeUnreachable.String()},
 		{"TEXT_UNKNOWN", unknownOutcome},
 	} {
-		fmt.Fprintf(&b, "#define %s %q\n", macro.name, macro.text)
+		fmt.Fprintf(&text, "#define %s %q\n", macro.name, macro.text)
 	}
-	return b.String()
+	return text.String()
 }

@@ -73,8 +73,8 @@ sbatch gives; PBS_JOBID and PBS_NODEFILE are absent. Resources that cannot be ho
 		},
 		Run: runQsub,
 	}
-	for _, o := range qsubOptions() {
-		command.Options = append(command.Options, o.Option)
+	for _, option := range qsubOptions() {
+		command.Options = append(command.Options, option.Option)
 	}
 	return command
 }

@@ -44,15 +44,30 @@ func applyOptions(call *tool.Call, jobSpec *apiv1.JobSpec, final *opt.Values) er
 	if err := request.checkContainer(); err != nil {
 		return err
 	}
+	takeFewerNodes(call, jobSpec)
 	return switchWait(call, jobSpec)
+}
+
+// takeFewerNodes asks for no more nodes than there are tasks, and says so.
+func takeFewerNodes(call *tool.Call, jobSpec *apiv1.JobSpec) {
+	tasks := jobSpec.GetTasks()
+	if tasks == 0 || tasks >= jobSpec.GetMinNodes() {
+		return
+	}
+	fmt.Fprintf(call.Stderr, "%s: Warning: can't run %d processes on %d nodes, setting nnodes to %d\n",
+		call.Command.Name, tasks, jobSpec.GetMinNodes(), tasks)
+	jobSpec.MinNodes = tasks
+	jobSpec.MaxNodes = tasks
 }
 
 // warnOf prints the warnings of options that were given. Those of a job's options
 // are printed where the job is made.
 func warnOf(call *tool.Call, options []opt.Option) {
-	for _, o := range options {
-		if o.Warn != "" && call.Opts.On(o.Long) && !call.Opts.On("quiet") {
-			fmt.Fprintf(call.Stderr, "%s: warning: --%s: %s\n", call.Command.Name, o.Long, o.Warn)
+	for _, option := range options {
+		if option.Warn != "" && call.Opts.On(option.Long) && !call.Opts.On("quiet") {
+			fmt.Fprintf(
+				call.Stderr, "%s: warning: --%s: %s\n", call.Command.Name, option.Long, option.Warn,
+			)
 		}
 	}
 }
@@ -66,8 +81,8 @@ func ownArgs(call *tool.Call) []string {
 }
 
 // submitLine is the command line as sacct and scontrol show it.
-func submitLine(c *tool.Call) string {
-	return strings.Join(append([]string{c.Command.Name}, ownArgs(c)...), " ")
+func submitLine(call *tool.Call) string {
+	return strings.Join(append([]string{call.Command.Name}, ownArgs(call)...), " ")
 }
 
 func currentUmask(call *tool.Call) uint32 {
@@ -130,7 +145,7 @@ func liveOptions(prefix, clusters string, more []opt.Option) []opt.Option {
 		"wait-all-nodes",
 		"wrap",
 	}
-	var out []opt.Option
+	var options []opt.Option
 	for _, option := range JobOptions() {
 		own := func(m opt.Option) bool { return m.Long == option.Long }
 		if slices.Contains(batch, option.Long) || slices.ContainsFunc(more, own) {
@@ -140,9 +155,9 @@ func liveOptions(prefix, clusters string, more []opt.Option) []opt.Option {
 		if option.Long == "clusters" {
 			option.Option.Env = clusters
 		}
-		out = append(out, option.Option)
+		options = append(options, option.Option)
 	}
-	return append(out, more...)
+	return append(options, more...)
 }
 
 // immediateOption is -I of srun and salloc.
@@ -162,14 +177,14 @@ func testOnly(call *tool.Call, list []component, filter *siteFilter) error {
 	if err != nil {
 		return err
 	}
-	req := &apiv1.SubmitRequest{Spec: specs[0], Rest: specs[1:], TestOnly: true}
-	return inEarliest(call, req, func(call *tool.Call) error {
-		var rep apiv1.SubmitReply
-		if err := call.RPC(tool.MethodSubmit, req, &rep); err != nil {
+	request := &apiv1.SubmitRequest{Spec: specs[0], Rest: specs[1:], TestOnly: true}
+	return inEarliest(call, request, func(call *tool.Call) error {
+		var reply apiv1.SubmitReply
+		if err := call.RPC(tool.MethodSubmit, request, &reply); err != nil {
 			return submitFailed(call, err, true)
 		}
 		if !call.Opts.On("quiet") {
-			sayTested(call, &rep)
+			sayTested(call, &reply)
 		}
 		return nil
 	})
@@ -201,21 +216,21 @@ func liveJob(call *tool.Call, argv []string) (*apiv1.JobSpec, error) {
 }
 
 // sayTested prints the answer to --test-only.
-func sayTested(call *tool.Call, rep *apiv1.SubmitReply) {
-	for line := range strings.Lines(rep.GetMessage()) {
+func sayTested(call *tool.Call, reply *apiv1.SubmitReply) {
+	for line := range strings.Lines(reply.GetMessage()) {
 		fmt.Fprintf(call.Stderr, "%s: %s\n", call.Command.Name, strings.TrimRight(line, "\n"))
 	}
 	fmt.Fprintf(
 		call.Stderr,
 		"%s: Job %d to start at %s using %d processors on nodes %s in partition %s\n",
 		call.Command.Name,
-		rep.GetJobId(),
+		reply.GetJobId(),
 		render.FormatTime(
 			call,
-			rep.GetPlannedStart(),
+			reply.GetPlannedStart(),
 		),
-		rep.GetPlannedCpus(),
-		rep.GetPlannedNodes(),
-		rep.GetPlannedPartition(),
+		reply.GetPlannedCpus(),
+		reply.GetPlannedNodes(),
+		reply.GetPlannedPartition(),
 	)
 }

@@ -1,12 +1,14 @@
 package submit
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -33,6 +35,7 @@ job's environment variables; srun in it starts steps on the job's nodes. The all
 command or salloc ends, also if salloc is killed; with --no-shell, when the job is cancelled. A : between
 options starts the next component of a heterogeneous job.`,
 		Env: []tool.Variable{
+			{Name: "SALLOC_DEBUG", Help: "as many -v as this number"},
 			{Name: "SHELL", Help: "the shell that runs without a command"},
 			{Name: "SLURM_EXIT_ERROR", Help: "exit code when there is no allocation, instead of 1"},
 			{Name: "SALLOC_WAIT4SWITCH", Help: "the time of --switches"},
@@ -79,12 +82,15 @@ func sallocOptions() []opt.Option {
 		{Long: "open-mode", Arg: "append|truncate", Refused: "the command runs on this host: use shell redirection"},
 		{Long: "output", Short: "o", Arg: "<filename_pattern>", Refused: "the command runs on this host: use shell redirection"},
 		{Long: "wait-all-nodes", Arg: "<value>", Env: "SALLOC_WAIT_ALL_NODES", Help: "wait until all nodes are ready", Always: "a job always starts only when all its nodes are ready"},
-		{Long: "x11", Maybe: true, Arg: "all|first|last", Help: "forward X11", Warn: "X11 is not forwarded: connect to the node with ssh -X while the job runs"},
+		{Long: "x11", Maybe: true, Arg: "all|first|last", Help: "let programs on all nodes, the first or the last one reach the X display of this session"},
 	}
 }
 
 func runSalloc(call *tool.Call) error {
 	warnOf(call, sallocOptions())
+	if isVerbose(call, "SALLOC_DEBUG") {
+		printOptions(call)
+	}
 	list, err := splitComponents(call)
 	if err != nil {
 		return err
@@ -116,10 +122,14 @@ func runSalloc(call *tool.Call) error {
 	if err != nil {
 		return err
 	}
+	folder, err := commandFolder(call)
+	if err != nil {
+		return err
+	}
 	specs[0].Attended = !call.Opts.On("no-shell")
-	req := &apiv1.SubmitRequest{Spec: specs[0], Rest: specs[1:]}
-	return inEarliest(call, req, func(call *tool.Call) error {
-		return allocateAndRun(call, specs, sig, filter)
+	request := &apiv1.SubmitRequest{Spec: specs[0], Rest: specs[1:]}
+	return inEarliest(call, request, func(call *tool.Call) error {
+		return allocateAndRun(call, specs, folder, sig, filter)
 	})
 }
 
@@ -127,9 +137,14 @@ func runSalloc(call *tool.Call) error {
 func allocateAndRun(
 	call *tool.Call,
 	specs []*apiv1.JobSpec,
+	folder string,
 	sig syscall.Signal,
 	filter *siteFilter,
 ) error {
+	display, err := displayFor(call, specs)
+	if err != nil {
+		return err
+	}
 	a, err := allocateJob(call, specs)
 	if err != nil {
 		return err
@@ -140,18 +155,44 @@ func allocateAndRun(
 		fmt.Fprint(call.Stderr, "\a")
 	}
 	nodes := make([]string, len(a.all))
-	for i, j := range a.all {
-		nodes[i] = j.GetNodes()
+	for i, job := range a.all {
+		nodes[i] = job.GetNodes()
 	}
 	printLine(call, "Nodes %s are ready for job", strings.Join(nodes, ","))
 	if call.Opts.On("no-shell") {
 		a.stop()
-		return nil
+		return forwardAllBehind(call, a.all)
 	}
-	code, err := inAllocation(call, a, sig)
+	forwarding, endForwarding := context.WithCancel(call.Ctx)
+	defer endForwarding()
+	display.forwardAll(forwarding, call, a.all)
+	code, err := inAllocation(call, a, folder, sig)
 	printLine(call, "Relinquishing job allocation %d", a.id)
 	a.endAllocation(int32(code), 0)
 	return stepExit(call, code, err)
+}
+
+// commandFolder is where the command runs on this host: in that of --chdir, as steps do.
+func commandFolder(call *tool.Call) (string, error) {
+	folder := call.Opts.Text("chdir")
+	if folder == "" {
+		return call.Dir, nil
+	}
+	if !filepath.IsAbs(folder) {
+		folder = filepath.Join(call.Dir, folder)
+	}
+	entered, err := os.Stat(folder)
+	if err == nil && !entered.IsDir() {
+		err = syscall.ENOTDIR
+	}
+	if err != nil {
+		if inner := errors.Unwrap(err); inner != nil {
+			err = inner
+		}
+		text := err.Error()
+		return "", call.Errorf("chdir(%s): %s", folder, strings.ToUpper(text[:1])+text[1:])
+	}
+	return folder, nil
 }
 
 // killSignal is what the command gets when the job ends before it.
@@ -172,7 +213,9 @@ func killSignal(call *tool.Call) (syscall.Signal, error) {
 
 // inAllocation runs the command, or a shell, until it ends. With a terminal it
 // is in the foreground there, as a program that a shell starts.
-func inAllocation(call *tool.Call, a *allocation, sig syscall.Signal) (int, error) {
+func inAllocation(
+	call *tool.Call, a *allocation, folder string, sig syscall.Signal,
+) (int, error) {
 	argv := call.Operands
 	if len(argv) == 0 {
 		shell := call.Getenv("SHELL")
@@ -188,7 +231,7 @@ func inAllocation(call *tool.Call, a *allocation, sig syscall.Signal) (int, erro
 	cmd.Stdin = call.Stdin
 	cmd.Stdout = call.Stdout
 	cmd.Stderr = call.Stderr
-	cmd.Dir = call.Dir
+	cmd.Dir = folder
 	cmd.Env = allocationEnv(call, a)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	tty := -1

@@ -80,12 +80,12 @@ func runSattach(call *tool.Call) error {
 	}
 	var made apiv1.StepCreated
 	if err := call.RPC(tool.MethodAttachStep, &apiv1.AttachStepRequest{Job: job, Step: step}, &made); err != nil {
-		r := tool.ExplainError(err)
+		refusal := tool.ExplainError(err)
 		return tool.Fail(
 			1,
 			append(
-				r.Preamble(call.Command.Name),
-				fmt.Sprintf("sattach: error: step %s: %s", call.Operands[0], r.Text),
+				refusal.Preamble(call.Command.Name),
+				fmt.Sprintf("sattach: error: step %s: %s", call.Operands[0], refusal.Text),
 			)...)
 	}
 	if call.Opts.On("layout") {
@@ -96,7 +96,7 @@ func runSattach(call *tool.Call) error {
 
 // stepLayout tells which tasks are where.
 func stepLayout(made *apiv1.StepCreated) string {
-	var b strings.Builder
+	var text strings.Builder
 	tasks, names := uint32(0), []string(nil)
 	for _, part := range partsOf(made) {
 		tasks += part.GetTasks()
@@ -105,23 +105,35 @@ func stepLayout(made *apiv1.StepCreated) string {
 			for i, r := range node.GetRanks() {
 				ranks[i] = tool.Itoa(r)
 			}
-			fmt.Fprintf(&b, "  Node %d (%s), %d task(s): %s\n", len(names), node.GetName(), len(ranks), strings.Join(ranks, " "))
+			fmt.Fprintf(
+				&text,
+				"  Node %d (%s), %d task(s): %s\n",
+				len(names),
+				node.GetName(),
+				len(ranks),
+				strings.Join(ranks, " "),
+			)
 			names = append(names, node.GetName())
 		}
 	}
-	return fmt.Sprintf("Job step layout:\n  %d tasks, %d nodes (%s)\n\n", tasks, len(names), strings.Join(names, ",")) + b.String()
+	return fmt.Sprintf(
+		"Job step layout:\n  %d tasks, %d nodes (%s)\n\n",
+		tasks,
+		len(names),
+		strings.Join(names, ","),
+	) + text.String()
 }
 
 // attachStep shows a step until it is over.
 func attachStep(call *tool.Call, made *apiv1.StepCreated) error {
 	run := &stepRun{c: call, opts: call.Opts, created: made, running: map[uint32]string{}}
-	cfg, tasks := run.stepNodes()
-	out := newStepOutput(call, opt.New(), tasks)
-	if err := out.addPart(call, opt.New(), &plan.FileFacts{}, 0); err != nil {
+	config, tasks := run.stepNodes()
+	output := newStepOutput(call, opt.New(), tasks)
+	if err := output.addPart(call, opt.New(), &plan.FileFacts{}, 0); err != nil {
 		return err
 	}
-	sinks := &out.parts[0].sinks
-	out.label = call.Opts.On("label")
+	sinks := &output.parts[0].sinks
+	output.label = call.Opts.On("label")
 	to := spec.InputAll
 	for _, f := range []struct {
 		long string
@@ -139,24 +151,26 @@ func attachStep(call *tool.Call, made *apiv1.StepCreated) error {
 	}
 	var mu sync.Mutex
 	worst := 0
-	cfg.Watch, cfg.Output = true, out.writeTask
-	cfg.Exit = func(node string, x plan.TaskExit) {
+	config.Watch, config.Output = true, output.writeTask
+	config.Exit = func(node string, exit plan.TaskExit) {
 		mu.Lock()
 		defer mu.Unlock()
-		code, what := endOfTask(&x)
+		code, what := endOfTask(&exit)
 		worst = max(worst, code)
 		if what != "" {
-			run.exits.list = append(run.exits.list, taskExit{node, x.Rank, what})
+			run.exits.list = append(run.exits.list, taskExit{node, exit.Rank, what})
 		}
 	}
-	cfg.Notice = func(node, text string) { printLine(call, "%s: %s", node, strings.TrimRight(text, "\n")) }
+	config.Notice = func(node, text string) {
+		printLine(call, "%s: %s", node, strings.TrimRight(text, "\n"))
+	}
 	var over error
-	cfg.Ended = func(node string, _ plan.FrameEnd, err error) {
+	config.Ended = func(node string, _ plan.FrameEnd, err error) {
 		if errors.Is(err, stepclient.ErrOver) && over == nil {
 			over = tool.Fail(1, fmt.Sprintf("sattach: error: node %s: %v", node, err))
 		}
 	}
-	run.client = stepclient.New(cfg)
+	run.client = stepclient.New(config)
 	signal.Ignore(syscall.SIGTTIN)
 	go func() { // there is no end of input to tell: that is the srun's
 		buf := make([]byte, 32<<10)
@@ -168,7 +182,7 @@ func attachStep(call *tool.Call, made *apiv1.StepCreated) error {
 		}
 	}()
 	err := run.client.Run(call.Ctx)
-	closeErr := out.close()
+	closeErr := output.close()
 	if err == nil {
 		err = closeErr
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sort"
 	"strconv"
 	"strings"
 
@@ -38,6 +37,7 @@ have their own resources and start together; the script runs in the first.
 
 The job id is printed only after the job is on disk: a crash of the controller does not lose it.`,
 		Env: []tool.Variable{
+			{Name: "SBATCH_DEBUG", Help: "as many -v as this number"},
 			{
 				Name: "SLURM_EXIT_ERROR",
 				Help: "exit code when the job cannot be submitted, instead of 1",
@@ -93,10 +93,15 @@ func runSbatch(call *tool.Call) error {
 	if err != nil {
 		return err
 	}
-	if call.Opts.On("verbose") {
+	if isVerbose(call, "SBATCH_DEBUG") {
 		printOptions(call)
 	}
-	req := &apiv1.SubmitRequest{
+	owner, err := readOwner(call)
+	if err != nil {
+		return err
+	}
+	request := &apiv1.SubmitRequest{
+		Owner:       owner,
 		Spec:        sub.spec,
 		Rest:        sub.rest,
 		Script:      &apiv1.Blob{Data: sub.script},
@@ -104,27 +109,39 @@ func runSbatch(call *tool.Call) error {
 		TestOnly:    call.Opts.On("test-only"),
 		Request:     call.RequestNumber(),
 	}
-	return inEarliest(call, req, func(call *tool.Call) error { return submitBatch(call, req, filter) })
+	return inEarliest(call, request, func(call *tool.Call) error {
+		return submitBatch(call, request, filter)
+	})
 }
 
 // submitBatch submits in the cluster of a call.
-func submitBatch(call *tool.Call, req *apiv1.SubmitRequest, filter *siteFilter) error {
-	var rep apiv1.SubmitReply
-	if err := call.RPC(tool.MethodSubmit, req, &rep); err != nil {
-		return submitFailed(call, err, req.GetTestOnly())
-	}
-	if req.GetTestOnly() {
-		sayTested(call, &rep)
-		return nil
-	}
-	for line := range strings.Lines(rep.GetMessage()) {
-		fmt.Fprintf(call.Stderr, "%s: %s\n", call.Command.Name, strings.TrimRight(line, "\n"))
-	}
-	filter.tellSubmitted(rep.GetJobId(), luascript.BatchStep)
-	if err := announceJob(call, rep.GetJobId()); err != nil || !call.Opts.On("wait") {
+func submitBatch(call *tool.Call, request *apiv1.SubmitRequest, filter *siteFilter) error {
+	specs := append([]*apiv1.JobSpec{request.GetSpec()}, request.GetRest()...)
+	display, err := displayFor(call, specs)
+	if err != nil {
 		return err
 	}
-	return waitForJob(call, &rep, len(req.GetSpec().GetArray()) > 0)
+	var reply apiv1.SubmitReply
+	if err := call.RPC(tool.MethodSubmit, request, &reply); err != nil {
+		return submitFailed(call, err, request.GetTestOnly())
+	}
+	if request.GetTestOnly() {
+		sayTested(call, &reply)
+		return nil
+	}
+	for line := range strings.Lines(reply.GetMessage()) {
+		fmt.Fprintf(call.Stderr, "%s: %s\n", call.Command.Name, strings.TrimRight(line, "\n"))
+	}
+	filter.tellSubmitted(reply.GetJobId(), luascript.BatchStep)
+	if display != nil {
+		if err := forwardSubmitted(call, &reply, specs); err != nil {
+			return err
+		}
+	}
+	if err := announceJob(call, reply.GetJobId()); err != nil || !call.Opts.On("wait") {
+		return err
+	}
+	return waitForJob(call, &reply, len(request.GetSpec().GetArray()) > 0)
 }
 
 // announceJob prints the job's number.
@@ -278,8 +295,10 @@ func switchWait(call *tool.Call, jobSpec *apiv1.JobSpec) error {
 	if !ok || jobSpec.GetSwitches() == 0 || jobSpec.GetSwitchWait() != 0 {
 		return nil
 	}
-	r := &jobRequest{name: call.Command.Name, env: call.Env, spec: jobSpec}
-	return applySwitches(r, opt.Value{Text: fmt.Sprintf("%d@%s", jobSpec.GetSwitches(), text)})
+	request := &jobRequest{name: call.Command.Name, env: call.Env, spec: jobSpec}
+	return applySwitches(
+		request, opt.Value{Text: fmt.Sprintf("%d@%s", jobSpec.GetSwitches(), text)},
+	)
 }
 
 // readScript reads the batch script; command is its path, empty for --wrap and
@@ -340,49 +359,20 @@ func readScript(call *tool.Call) (script []byte, command, name string, err error
 	return script, command, name, checkScript(call.Command.Name, script)
 }
 
-// printOptions is -v: what holds after all sources were read.
-func printOptions(call *tool.Call) {
-	var names []string
-	for _, o := range call.Command.AllOptions() {
-		if call.Opts.On(o.Long) {
-			names = append(names, o.Long)
-		}
-	}
-	sort.Strings(names)
-	say := func(format string, args ...any) {
-		fmt.Fprintf(call.Stderr, call.Command.Name+": "+format+"\n", args...)
-	}
-	say("defined options")
-	say("-------------------- --------------------")
-	for _, n := range names {
-		value, _ := call.Opts.Get(n)
-		text := value.Text
-		switch {
-		case n == "verbose":
-			text = strconv.Itoa(value.Count)
-		case !value.Has && text == "":
-			text = "set"
-		}
-		say("%-20s: %s", n, text)
-	}
-	say("-------------------- --------------------")
-	say("end of defined options")
-}
-
 // waitForJob is --wait: it follows the job to its end, over restarts of the
 // controller, and returns its exit code.
-func waitForJob(call *tool.Call, rep *apiv1.SubmitReply, array bool) error {
-	req := &apiv1.WatchJobRequest{Uid: rep.GetUid(), JobId: rep.GetJobId(), UntilEnd: true}
+func waitForJob(call *tool.Call, reply *apiv1.SubmitReply, array bool) error {
+	request := &apiv1.WatchJobRequest{Uid: reply.GetUid(), JobId: reply.GetJobId(), UntilEnd: true}
 	var last *apiv1.JobInfo
 	told := false
 	for wait := firstWait; ; wait = min(2*wait, longWait) {
 		var err error
-		last, err = watchJob(call, req)
+		last, err = watchJob(call, request)
 		if err == nil {
 			break
 		}
 		if told && tool.ExplainError(err).Code == spec.CodeInvalidJobID {
-			last, err = endedLongAgo(call, rep.GetJobId())
+			last, err = endedLongAgo(call, reply.GetJobId())
 			if err == nil {
 				break // over, and forgotten by the controller, while that was away
 			}
@@ -390,7 +380,7 @@ func waitForJob(call *tool.Call, rep *apiv1.SubmitReply, array bool) error {
 		if !fetch.ControllerGone(err) {
 			return call.Errorf(
 				"waiting for job %d: %s",
-				rep.GetJobId(),
+				reply.GetJobId(),
 				tool.ExplainError(err).Text,
 			)
 		}
@@ -400,7 +390,7 @@ func waitForJob(call *tool.Call, rep *apiv1.SubmitReply, array bool) error {
 				call.Stderr,
 				"%s: the controller went away; waiting for it, job %d is safe\n",
 				call.Command.Name,
-				rep.GetJobId(),
+				reply.GetJobId(),
 			)
 		}
 		call.Conn = nil
@@ -413,21 +403,21 @@ func waitForJob(call *tool.Call, rep *apiv1.SubmitReply, array bool) error {
 	if array {
 		var list apiv1.ListJobsReply
 		filter := &apiv1.JobFilter{
-			Jobs:      []string{strconv.FormatUint(uint64(rep.GetJobId()), 10)},
+			Jobs:      []string{strconv.FormatUint(uint64(reply.GetJobId()), 10)},
 			AllStates: true,
 		}
 		if err := call.RPC(tool.MethodListJobs, &apiv1.ListJobsRequest{Filter: filter}, &list); err != nil {
 			return call.Errorf(
 				"waiting for job %d: %s",
-				rep.GetJobId(),
+				reply.GetJobId(),
 				tool.ExplainError(err).Text,
 			)
 		}
 		jobs = append(jobs, list.GetJobs()...)
 	}
 	worst := 0
-	for _, j := range jobs {
-		worst = max(worst, exitOf(j))
+	for _, job := range jobs {
+		worst = max(worst, exitOf(job))
 	}
 	if worst == 0 {
 		return nil
@@ -449,14 +439,14 @@ func endedLongAgo(call *tool.Call, id uint32) (*apiv1.JobInfo, error) {
 }
 
 // watchJob follows a job until it has ended, and gives its final record.
-func watchJob(call *tool.Call, req *apiv1.WatchJobRequest) (*apiv1.JobInfo, error) {
+func watchJob(call *tool.Call, request *apiv1.WatchJobRequest) (*apiv1.JobInfo, error) {
 	conn, err := call.Connect()
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(call.Ctx)
 	defer cancel()
-	stream, err := conn.Stream(ctx, tool.MethodWatchJob, req)
+	stream, err := conn.Stream(ctx, tool.MethodWatchJob, request)
 	if err != nil {
 		return nil, err
 	}

@@ -164,10 +164,10 @@ type castInput struct {
 	end  bool
 }
 
-func (r *castInput) Read(b []byte) (int, error) {
+func (r *castInput) Read(data []byte) (int, error) {
 	if !r.end {
-		n, err := r.file.Read(b)
-		r.sum.Write(b[:n])
+		n, err := r.file.Read(data)
+		r.sum.Write(data[:n])
 		if errors.Is(err, io.EOF) {
 			r.end = true
 			r.tail = r.sum.Sum(nil)
@@ -180,7 +180,7 @@ func (r *castInput) Read(b []byte) (int, error) {
 	if len(r.tail) == 0 {
 		return 0, io.EOF
 	}
-	n := copy(b, r.tail)
+	n := copy(data, r.tail)
 	r.tail = r.tail[n:]
 	return n, nil
 }

@@ -114,12 +114,12 @@ func cronUser(call *tool.Call) string {
 
 // fetchCrontab gives the crontab as the controller has it; empty = there is none.
 func fetchCrontab(call *tool.Call) (string, error) {
-	var rep apiv1.GetCrontabReply
-	req := &apiv1.GetCrontabRequest{User: call.Opts.Text("user")}
-	if err := call.RPC(tool.MethodGetCrontab, req, &rep); err != nil {
+	var reply apiv1.GetCrontabReply
+	request := &apiv1.GetCrontabRequest{User: call.Opts.Text("user")}
+	if err := call.RPC(tool.MethodGetCrontab, request, &reply); err != nil {
 		return "", err
 	}
-	return rep.GetText(), nil
+	return reply.GetText(), nil
 }
 
 // maxCrontab bounds what is read; the controller takes less.
@@ -139,12 +139,12 @@ func readCrontabFile(call *tool.Call) (name, text string, err error) {
 	if !strings.HasPrefix(path, "/") {
 		path = call.Dir + "/" + path
 	}
-	f, err := os.Open(path)
+	file, err := os.Open(path)
 	if err != nil {
 		return "", "", call.Errorf("%v", err)
 	}
-	defer f.Close()
-	data, err := tool.ReadAll(f, maxCrontab)
+	defer file.Close()
+	data, err := tool.ReadAll(file, maxCrontab)
 	if err != nil {
 		return "", "", call.Errorf("reading %s: %v", name, err)
 	}
@@ -207,8 +207,8 @@ func plainCause(err error) string {
 // sendCrontab replaces the crontab; what the controller refuses is said with file and
 // line too.
 func sendCrontab(call *tool.Call, file, text string, lines []*apiv1.CrontabLine) error {
-	req := &apiv1.PutCrontabRequest{User: call.Opts.Text("user"), Text: text, Lines: lines}
-	err := call.RPC(tool.MethodPutCrontab, req, &apiv1.PutCrontabReply{})
+	request := &apiv1.PutCrontabRequest{User: call.Opts.Text("user"), Text: text, Lines: lines}
+	err := call.RPC(tool.MethodPutCrontab, request, &apiv1.PutCrontabReply{})
 	if err == nil {
 		return nil
 	}
@@ -285,15 +285,15 @@ func parseCrontab(text string) (entries []cronEntry, problems []problem) {
 
 // checkEntry says what is wrong with the time of an entry, and whether it has a command.
 func checkEntry(entry cronEntry) []problem {
-	var out []problem
+	var problems []problem
 	_, bad := cron.Parse(entry.when)
 	for _, text := range bad {
-		out = append(out, problem{entry.last, text})
+		problems = append(problems, problem{entry.last, text})
 	}
 	if entry.command == "" && len(bad) == 0 {
-		out = append(out, problem{entry.last, "no command follows the time"})
+		problems = append(problems, problem{entry.last, "no command follows the time"})
 	}
-	return out
+	return problems
 }
 
 // unquote takes one pair of quotes off a value.
@@ -308,7 +308,7 @@ func unquote(text string) string {
 
 // noCronOptions are options of sbatch that mean nothing for a job of a crontab.
 func noCronOptions() []string {
-	return []string{"array", "begin", "clusters", "deadline", "help", "parsable", "test-only",
+	return []string{"array", "begin", "clusters", "deadline", "gid", "help", "parsable", "test-only",
 		"uid", "usage", "version", "wait", "wrap"}
 }
 
@@ -317,9 +317,9 @@ func makeCronLine(call *tool.Call, entry cronEntry) (*apiv1.CrontabLine, error) 
 	table := Sbatch()
 	table.Name = "scrontab"
 	final := opt.New()
-	for _, o := range entry.options {
-		if err := scriptOptions(table.Set(), [][]string{o.words}, final); err != nil {
-			return nil, fmt.Errorf("%s of line %d: %s", cronMark, o.line, plainCause(err))
+	for _, options := range entry.options {
+		if err := scriptOptions(table.Set(), [][]string{options.words}, final); err != nil {
+			return nil, fmt.Errorf("%s of line %d: %s", cronMark, options.line, plainCause(err))
 		}
 	}
 	for _, name := range noCronOptions() {
@@ -418,13 +418,13 @@ func editCrontab(call *tool.Call) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp("", "scrontab-*")
+	file, err := os.CreateTemp("", "scrontab-*")
 	if err != nil {
 		return call.Errorf("%v", err)
 	}
-	path := f.Name()
-	_, err = io.WriteString(f, cmp.Or(before, freshCrontab))
-	if err = errors.Join(err, f.Close()); err != nil {
+	path := file.Name()
+	_, err = io.WriteString(file, cmp.Or(before, freshCrontab))
+	if err = errors.Join(err, file.Close()); err != nil {
 		_ = os.Remove(path)
 		return call.Errorf("%v", err)
 	}

@@ -2,6 +2,7 @@ package submit
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"strings"
 
@@ -43,8 +44,8 @@ func srunAlone(call *tool.Call, list []component, filter *siteFilter) error {
 		step.PerStep = nil // it has what the job has
 		asks[i] = stepAsk{step: step, opts: part.Opts}
 	}
-	req := &apiv1.SubmitRequest{Spec: specs[0], Rest: specs[1:]}
-	return inEarliest(call, req, func(call *tool.Call) error {
+	request := &apiv1.SubmitRequest{Spec: specs[0], Rest: specs[1:]}
+	return inEarliest(call, request, func(call *tool.Call) error {
 		return allocateAndStep(call, specs, asks, filter)
 	})
 }
@@ -56,10 +57,17 @@ func allocateAndStep(
 	asks []stepAsk,
 	filter *siteFilter,
 ) error {
+	display, err := displayFor(call, specs)
+	if err != nil {
+		return err
+	}
 	a, err := allocateJob(call, specs)
 	if err != nil {
 		return err
 	}
+	forwarding, endForwarding := context.WithCancel(call.Ctx)
+	defer endForwarding()
+	display.forwardAll(forwarding, call, a.all)
 	go func() { // nobody else reads them: the step ends with the job
 		for range a.news {
 		}
@@ -68,7 +76,8 @@ func allocateAndStep(
 	for i, jobSpec := range specs {
 		ask, job := &asks[i], a.all[i]
 		ask.step.Tasks = job.GetNumTasks()
-		if jobSpec.GetTasks() == 0 && jobSpec.GetTasksPerNode() == 0 {
+		ofGPUs := jobSpec.GetTasksPerGpu() > 0 || len(jobSpec.GetPerTask()) > 0 // they say how many
+		if jobSpec.GetTasks() == 0 && jobSpec.GetTasksPerNode() == 0 && !ofGPUs {
 			ask.step.Tasks = max(job.GetNumNodes(), 1)
 		}
 		ask.job, ask.vars = tool.Itoa(job.GetJobId()), append(of[i], shared...)
@@ -78,10 +87,10 @@ func allocateAndStep(
 	if err == nil {
 		code, err = runWithScripts(call, asks, func() (int, error) { return runStep(call, asks, filter, true) })
 	}
-	var f *tool.ExitError
+	var exitError *tool.ExitError
 	switch {
-	case errors.As(err, &f) && code == 0:
-		code = f.Code
+	case errors.As(err, &exitError) && code == 0:
+		code = exitError.Code
 	case err != nil && code == 0:
 		code = 1
 	}
@@ -112,6 +121,7 @@ The first Ctrl-C shows which tasks are running, a second one within a second is 
 one ends the step. SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM and SIGCONT are forwarded. A step ends with
 its srun, also if srun is killed.`,
 		Env: []tool.Variable{
+			{Name: "SLURM_DEBUG", Help: "as many -v as this number"},
 			{
 				Name: "SLURM_EXIT_ERROR",
 				Help: "exit code when the step or the job cannot start, instead of 1",
@@ -156,36 +166,38 @@ its srun, also if srun is killed.`,
 // SrunOptions are sbatch's, but for those of batch scripts and those that mean
 // something else for steps; its variables are those of srun.
 func SrunOptions() []opt.Option {
-	out := liveOptions("SLURM_", "SLURM_CLUSTERS", stepOptions())
-	for i := range out {
-		switch out[i].Long {
+	options := liveOptions("SLURM_", "SLURM_CLUSTERS", stepOptions())
+	for i := range options {
+		switch options[i].Long {
 		case "ntasks":
-			out[i].Env = "SLURM_NTASKS SLURM_NPROCS"
+			options[i].Env = "SLURM_NTASKS SLURM_NPROCS"
 		case "nodes":
-			out[i].Env = "SLURM_NNODES SLURM_JOB_NUM_NODES"
+			options[i].Env = "SLURM_NNODES SLURM_JOB_NUM_NODES"
 		case "cpus-per-task":
-			out[i].Env = "SLURM_CPUS_PER_TASK SRUN_CPUS_PER_TASK"
+			options[i].Env = "SLURM_CPUS_PER_TASK SRUN_CPUS_PER_TASK"
 		case "ntasks-per-node":
-			out[i].Env = "SLURM_NTASKS_PER_NODE"
+			options[i].Env = "SLURM_NTASKS_PER_NODE"
 		case "ntasks-per-core", "ntasks-per-socket", "ntasks-per-gpu", "dependency":
-			out[i].Env = "SLURM_" + strings.ToUpper(strings.ReplaceAll(out[i].Long, "-", "_"))
+			options[i].Env = "SLURM_" +
+				strings.ToUpper(strings.ReplaceAll(options[i].Long, "-", "_"))
 		case "segment":
-			out[i].Env = "SRUN_SEGMENT_SIZE"
+			options[i].Env = "SRUN_SEGMENT_SIZE"
 		case "container", "container-id":
-			out[i].Env = "SRUN_" + strings.ToUpper(strings.ReplaceAll(out[i].Long, "-", "_"))
+			options[i].Env = "SRUN_" +
+				strings.ToUpper(strings.ReplaceAll(options[i].Long, "-", "_"))
 		case "cpu-freq":
-			out[i].Env = "SLURM_CPU_FREQ_REQ"
+			options[i].Env = "SLURM_CPU_FREQ_REQ"
 		case "oom-kill-step":
-			out[i].Env = "SLURM_OOMKILLSTEP"
+			options[i].Env = "SLURM_OOMKILLSTEP"
 		case "bb":
-			out[i].Env = "SLURM_BURST_BUFFER"
+			options[i].Env = "SLURM_BURST_BUFFER"
 		case "export":
-			out[i].Env = "SLURM_EXPORT_ENV SRUN_EXPORT_ENV"
+			options[i].Env = "SLURM_EXPORT_ENV SRUN_EXPORT_ENV"
 		case "chdir":
-			out[i].Env = "SLURM_WORKING_DIR"
+			options[i].Env = "SLURM_WORKING_DIR"
 		}
 	}
-	return out
+	return options
 }
 
 // stepOptions are those of steps.
@@ -193,7 +205,6 @@ func SrunOptions() []opt.Option {
 //muster:table one row for each option
 func stepOptions() []opt.Option {
 	const (
-		noX11  = "X11 is not forwarded: connect to the node with ssh -X while the job runs"
 		noCast = "--bcast does not copy shared libraries; use sbcast"
 	)
 	return []opt.Option{
@@ -239,7 +250,7 @@ func stepOptions() []opt.Option {
 		{Long: "wait", Short: "W", Arg: "<seconds>", Env: "SLURM_WAIT", Help: "end the step this number of seconds after the first task has ended"},
 		{Long: "whole", Help: "allocate all CPUs of the job on the step's nodes", Always: "a step has them unless --exact or -c is given"},
 		{Long: "wait-for-children", Help: "wait for processes that the tasks leave behind", Always: "a step is over when no process of it is left"},
-		{Long: "x11", Maybe: true, Arg: "all|first|last", Env: "SLURM_X11", Help: "forward X11", Warn: noX11},
+		{Long: "x11", Maybe: true, Arg: "all|first|last", Env: "SLURM_X11", Help: "let programs on all nodes of a new job, its first or its last one reach the X display of this session"},
 	}
 }
 
@@ -248,6 +259,9 @@ func runSrun(call *tool.Call) error {
 		return listMPI(call.Stdout)
 	}
 	warnOf(call, stepOptions())
+	if isVerbose(call, "SLURM_DEBUG") {
+		printOptions(call)
+	}
 	list, err := splitComponents(call)
 	if err != nil {
 		return err

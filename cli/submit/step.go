@@ -27,7 +27,7 @@ var jobSays = []string{
 // tells its steps.
 func within(call *tool.Call) *opt.Values {
 	own := stepOptions()
-	out := opt.New()
+	values := opt.New()
 	for _, option := range call.Command.AllOptions() {
 		value, ok := call.Opts.Get(option.Long)
 		isStep := slices.ContainsFunc(own, func(m opt.Option) bool { return m.Long == option.Long })
@@ -42,10 +42,10 @@ func within(call *tool.Call) *opt.Values {
 			}
 		}
 		if typed || isStep || slices.Contains(jobSays, option.Long) {
-			out.Put(option.Long, value.Text, value.Has, value.From)
+			values.Put(option.Long, value.Text, value.Has, value.From)
 		}
 	}
-	return out
+	return values
 }
 
 // stepAsk is a step, or its part in one component.
@@ -61,7 +61,7 @@ func stepWithin(call *tool.Call, job string, vars []string) (stepAsk, error) {
 	opts := within(call)
 	typed := func(long string) bool { v, ok := opts.Get(long); return ok && v.From == opt.FromCommand }
 	jobSpec := &apiv1.JobSpec{}
-	if typed("nodes") && !typed("ntasks") { // not what the job says of all its nodes
+	if typed("nodes") && !typed("ntasks") && !fewTasks(opts) { // not what the job says of all its nodes
 		opts = withoutOption(opts, call.Command.AllOptions(), "ntasks")
 	}
 	if err := applyOptions(call, jobSpec, opts); err != nil {
@@ -83,12 +83,24 @@ func stepWithin(call *tool.Call, job string, vars []string) (stepAsk, error) {
 	return stepAsk{job, step, opts, vars}, nil
 }
 
+// fewTasks tells that the job has fewer tasks than the nodes that a step asks for: then the step
+// takes as many nodes as there are tasks.
+func fewTasks(opts *opt.Values) bool {
+	tasks, err := strconv.Atoi(opts.Text("ntasks"))
+	if err != nil {
+		return false
+	}
+	least, _, _ := strings.Cut(opts.Text("nodes"), "-")
+	nodes, err := strconv.Atoi(least)
+	return err == nil && tasks < nodes
+}
+
 // withoutOption drops an option.
 func withoutOption(values *opt.Values, all []opt.Option, long string) *opt.Values {
 	out := opt.New()
-	for _, o := range all {
-		if x, ok := values.Get(o.Long); ok && o.Long != long {
-			out.Put(o.Long, x.Text, x.Has, x.From)
+	for _, option := range all {
+		if value, ok := values.Get(option.Long); ok && option.Long != long {
+			out.Put(option.Long, value.Text, value.Has, value.From)
 		}
 	}
 	return out
@@ -104,33 +116,33 @@ func stepExit(call *tool.Call, code int, err error) error {
 // makeStep makes the request of a step: sizes as a job's options give them, and the
 // options of steps.
 func makeStep(call *tool.Call, jobSpec *apiv1.JobSpec, opts *opt.Values) (*apiv1.StepSpec, error) {
-	s := &apiv1.StepSpec{
+	step := &apiv1.StepSpec{
 		Argv: call.Operands, WorkDir: call.Dir, Umask: currentUmask(call), Rlimits: call.Rlimits(), MinNodes: jobSpec.GetMinNodes(), MaxNodes: jobSpec.GetMaxNodes(), Tasks: jobSpec.GetTasks(),
 		TasksPerNode: jobSpec.GetTasksPerNode(), CpusPerTask: jobSpec.GetCpusPerTask(), Overlap: opts.On("overlap"), Exact: opts.On("exact"), MemPerNode: jobSpec.GetMemPerNode(),
 		MemPerCpu: jobSpec.GetMemPerCpu(), PerNode: jobSpec.GetPerNode(), PerStep: jobSpec.GetPerJob(), PerTask: jobSpec.GetPerTask(), Nodes: jobSpec.GetNodes(), Exclude: jobSpec.GetExclude(),
 		Overcommit: jobSpec.GetOvercommit(), External: opts.On("external-launcher"), Unbuffered: opts.On("unbuffered"), GpuBind: jobSpec.GetGpuBind(), Append: jobSpec.GetAppend() == apiv1.Tri_TRI_YES,
 		PreserveEnv: opts.On("preserve-env"),
 	}
-	s.Container = jobSpec.GetContainer()
+	step.Container = jobSpec.GetContainer()
 	if jobSpec.GetLimitsAsked() {
-		s.LimitsAsked = true
-		s.Rlimits = jobSpec.GetRlimits()
+		step.LimitsAsked = true
+		step.Rlimits = jobSpec.GetRlimits()
 	}
 	if jobSpec.GetTimeLimit() > 0 {
-		s.TimeLimit = jobSpec.GetTimeLimit()
+		step.TimeLimit = jobSpec.GetTimeLimit()
 	}
 	if dir := jobSpec.GetWorkDir(); dir != "" {
-		s.WorkDir = dir
+		step.WorkDir = dir
 	}
 	if v, ok := opts.Get("gres"); ok && strings.EqualFold(v.Text, "none") {
-		s.NoGres = true
+		step.NoGres = true
 	}
-	if s.GpuBind == "" && jobSpec.GetTasksPerGpu() > 0 && len(s.PerTask) == 0 {
-		s.GpuBind = "single:" + tool.Itoa(jobSpec.GetTasksPerGpu())
+	if step.GpuBind == "" && jobSpec.GetTasksPerGpu() > 0 && len(step.PerTask) == 0 {
+		step.GpuBind = "single:" + tool.Itoa(jobSpec.GetTasksPerGpu())
 	}
-	s.Name = jobSpec.GetName()
-	if s.Name == "" {
-		s.Name = tool.BaseName(call.Operands[0])
+	step.Name = jobSpec.GetName()
+	if step.Name == "" {
+		step.Name = tool.BaseName(call.Operands[0])
 	}
 	for _, x := range []struct {
 		long string
@@ -144,8 +156,8 @@ func makeStep(call *tool.Call, jobSpec *apiv1.JobSpec, opts *opt.Values) (*apiv1
 		{"kill-on-bad-exit", readKill},
 		{"multi-prog", readPrograms},
 	} {
-		if v, ok := opts.Get(x.long); ok {
-			if err := x.read(call, s, v.Text); err != nil {
+		if value, ok := opts.Get(x.long); ok {
+			if err := x.read(call, step, value.Text); err != nil {
 				return nil, err
 			}
 		}
@@ -153,10 +165,10 @@ func makeStep(call *tool.Call, jobSpec *apiv1.JobSpec, opts *opt.Values) (*apiv1
 	if opts.On("relative") && (opts.On("nodelist") || opts.On("exclude")) {
 		return nil, call.Errorf("--relative cannot be combined with -w or -x: each of them chooses the nodes of the step")
 	}
-	if err := placeTasks(call, s); err != nil {
+	if err := placeTasks(call, step); err != nil {
 		return nil, err
 	}
-	s.TaskProlog, s.TaskEpilog = programPath(
+	step.TaskProlog, step.TaskEpilog = programPath(
 		call,
 		opts.Text("task-prolog"),
 	), programPath(
@@ -164,12 +176,12 @@ func makeStep(call *tool.Call, jobSpec *apiv1.JobSpec, opts *opt.Values) (*apiv1
 		opts.Text("task-epilog"),
 	)
 	if opts.On("pty") {
-		s.Pty = true
+		step.Pty = true
 		if f, ok := call.Stdin.(*os.File); ok {
-			s.Rows, s.Columns = terminalSize(f)
+			step.Rows, step.Columns = terminalSize(f)
 		}
 	}
-	return s, decideFiles(call, s, opts)
+	return step, decideFiles(call, step, opts)
 }
 
 func programPath(call *tool.Call, path string) string {
@@ -179,18 +191,18 @@ func programPath(call *tool.Call, path string) string {
 	return (&jobRequest{env: call.Env}).absolutePath(path)
 }
 
-func readRelative(call *tool.Call, s *apiv1.StepSpec, text string) error {
+func readRelative(call *tool.Call, step *apiv1.StepSpec, text string) error {
 	n, err := strconv.ParseUint(text, 10, 31)
-	s.Relative = uint32(n) + 1
+	step.Relative = uint32(n) + 1
 	if err != nil {
 		return call.Errorf("Invalid numeric value %q for --relative.", text)
 	}
 	return nil
 }
 
-func readMPI(call *tool.Call, s *apiv1.StepSpec, text string) error {
+func readMPI(call *tool.Call, step *apiv1.StepSpec, text string) error {
 	if text == spec.MPINone || text == spec.MPIPMI2 || spec.IsPMIx(text) {
-		s.Mpi = text
+		step.Mpi = text
 		return nil
 	}
 	return call.Errorf(
@@ -200,13 +212,13 @@ func readMPI(call *tool.Call, s *apiv1.StepSpec, text string) error {
 }
 
 // readCPUBind checks the words; the node carries them out.
-func readCPUBind(call *tool.Call, s *apiv1.StepSpec, text string) error {
+func readCPUBind(call *tool.Call, step *apiv1.StepSpec, text string) error {
 	lower := strings.ToLower(text)
 	var kept []string
 	for word := range strings.SplitSeq(lower, ",") {
 		switch kind, _, hasList := strings.Cut(word, ":"); {
 		case hasList && (kind == "map_cpu" || kind == "mask_cpu"):
-			s.CpuBind = strings.Join(
+			step.CpuBind = strings.Join(
 				append(kept, lower[strings.Index(lower, kind):]),
 				",",
 			) // the rest is its list
@@ -222,38 +234,38 @@ func readCPUBind(call *tool.Call, s *apiv1.StepSpec, text string) error {
 			)
 		}
 	}
-	s.CpuBind = strings.Join(kept, ",")
+	step.CpuBind = strings.Join(kept, ",")
 	return nil
 }
 
-func readWait(call *tool.Call, s *apiv1.StepSpec, text string) error {
+func readWait(call *tool.Call, step *apiv1.StepSpec, text string) error {
 	n, err := strconv.ParseUint(text, 10, 30)
 	if err != nil {
 		return call.Errorf("Invalid numeric value %q for --wait.", text)
 	}
-	s.Wait = int32(n)
+	step.Wait = int32(n)
 	if n == 0 {
-		s.Wait = -1
+		step.Wait = -1
 	}
 	return nil
 }
 
-func readKill(call *tool.Call, s *apiv1.StepSpec, text string) error {
+func readKill(call *tool.Call, step *apiv1.StepSpec, text string) error {
 	if text != "" && text != "0" && text != "1" {
 		return call.Errorf("Invalid numeric value %q for --kill-on-bad-exit.", text)
 	}
-	s.KillOnBadExit, s.KeepOnBadExit = text != "0", text == "0"
+	step.KillOnBadExit, step.KeepOnBadExit = text != "0", text == "0"
 	return nil
 }
 
 // readPrograms reads the file of --multi-prog: ranks, a program and its
 // arguments in each line; * are all other ranks.
-func readPrograms(call *tool.Call, s *apiv1.StepSpec, _ string) error {
+func readPrograms(call *tool.Call, step *apiv1.StepSpec, _ string) error {
 	data, err := tool.ReadFile(programPath(call, call.Operands[0]), maxScript)
 	if err != nil {
 		return call.Errorf("Unable to open multi_prog file %s: %v", call.Operands[0], err)
 	}
-	s.Argv = nil
+	step.Argv = nil
 	number := 0
 	for line := range strings.Lines(strings.ReplaceAll(string(data), "\\\n", " ")) {
 		number++
@@ -270,15 +282,15 @@ func readPrograms(call *tool.Call, s *apiv1.StepSpec, _ string) error {
 				line,
 			)
 		}
-		p := &apiv1.TaskProgram{Argv: words[1:]}
+		program := &apiv1.TaskProgram{Argv: words[1:]}
 		if words[0] != "*" {
 			set, err := format.ParseArray(words[0])
 			if err != nil {
 				return call.Errorf("Configuration line %d of %s: %v", number, call.Operands[0], err)
 			}
 			for _, r := range set.Ranges {
-				p.Ranks = append(
-					p.Ranks,
+				program.Ranks = append(
+					program.Ranks,
 					&apiv1.TaskRange{
 						First: int64(r.First),
 						Last:  int64(r.Last),
@@ -287,12 +299,12 @@ func readPrograms(call *tool.Call, s *apiv1.StepSpec, _ string) error {
 				)
 			}
 		}
-		s.Programs = append(s.Programs, p)
+		step.Programs = append(step.Programs, program)
 	}
-	if len(s.Programs) == 0 {
-		return call.Errorf("%s names no program", call.Operands[0])
+	if len(step.Programs) == 0 {
+		return call.Errorf("Configuration file %s invalid, no record for task id 0", call.Operands[0])
 	}
-	if err := checkRanks(s.GetPrograms(), s.GetTasks()); err != nil {
+	if err := checkRanks(step.GetPrograms(), step.GetTasks()); err != nil {
 		return call.Errorf("%s: %v", call.Operands[0], err)
 	}
 	return nil
@@ -302,8 +314,8 @@ func readPrograms(call *tool.Call, s *apiv1.StepSpec, _ string) error {
 // many tasks there are is not known of each step (0); the nodes check what cannot be checked here.
 func checkRanks(programs []*apiv1.TaskProgram, tasks uint32) error {
 	taken := map[int64]bool{}
-	for _, one := range programs {
-		for _, ranks := range one.GetRanks() {
+	for _, program := range programs {
+		for _, ranks := range program.GetRanks() {
 			if tasks > 0 && ranks.GetLast() >= int64(tasks) {
 				return fmt.Errorf("there is no task %d: the step has tasks 0 to %d", ranks.GetLast(), tasks-1)
 			}
@@ -320,7 +332,7 @@ func checkRanks(programs []*apiv1.TaskProgram, tasks uint32) error {
 
 // decideFiles decides what the nodes open: files that are another for each task or
 // node. Everything else passes through srun.
-func decideFiles(call *tool.Call, s *apiv1.StepSpec, opts *opt.Values) error {
+func decideFiles(call *tool.Call, step *apiv1.StepSpec, opts *opt.Values) error {
 	there := func(long string) string {
 		switch mode := opts.Text(long); {
 		case mode == "none":
@@ -330,25 +342,25 @@ func decideFiles(call *tool.Call, s *apiv1.StepSpec, opts *opt.Values) error {
 		}
 		return ""
 	}
-	s.Stdout, s.Stderr = there("output"), there("error")
+	step.Stdout, step.Stderr = there("output"), there("error")
 	switch mode := opts.Text("input"); {
 	case mode == "" || mode == "all":
-		s.InputTask = spec.InputAll
+		step.InputTask = spec.InputAll
 	case mode == "none":
-		s.InputTask = spec.InputNone
+		step.InputTask = spec.InputNone
 	case !isFile(mode):
 		n, err := strconv.ParseUint(mode, 10, 31)
 		if err != nil {
 			return call.Errorf("Invalid --input specification")
 		}
-		s.InputTask = int32(n)
+		step.InputTask = int32(n)
 	case plan.FilePerTask(mode):
-		s.Stdin, s.InputTask = programPath(call, mode), spec.InputNone
+		step.Stdin, step.InputTask = programPath(call, mode), spec.InputNone
 	default:
-		s.InputTask = spec.InputAll
+		step.InputTask = spec.InputAll
 	}
-	if s.Pty && s.InputTask == spec.InputAll {
-		s.InputTask = 0
+	if step.Pty && step.InputTask == spec.InputAll {
+		step.InputTask = 0
 	}
 	return nil
 }
@@ -363,7 +375,7 @@ func isFile(mode string) bool {
 // of the step's options.
 func stepEnvironment(
 	call *tool.Call,
-	s *apiv1.StepSpec,
+	step *apiv1.StepSpec,
 	opts *opt.Values,
 	job []string,
 ) ([]byte, error) {
@@ -375,7 +387,7 @@ func stepEnvironment(
 	case strings.EqualFold(text, "NONE") || strings.EqualFold(text, "NIL"):
 		e.inheritFrom(call.Environ, false)
 	default:
-		if _, err := exportList(call, e, text); err != nil {
+		if _, err := exportList(call, e, text, true); err != nil {
 			return nil, err
 		}
 	}
@@ -383,16 +395,16 @@ func stepEnvironment(
 		name, value, _ := strings.Cut(kv, "=")
 		e.setVariable(name, value)
 	}
-	if s.GetCpusPerTask() > 0 {
-		e.setVariable("SLURM_CPUS_PER_TASK", tool.Itoa(s.GetCpusPerTask()))
+	if step.GetCpusPerTask() > 0 {
+		e.setVariable("SLURM_CPUS_PER_TASK", tool.Itoa(step.GetCpusPerTask()))
 	}
-	if way, plane, _ := strings.Cut(s.GetDistribution(), "="); way != "" {
+	if way, plane, _ := strings.Cut(step.GetDistribution(), "="); way != "" {
 		e.setVariable("SLURM_DISTRIBUTION", way)
 		if plane != "" {
 			e.setVariable("SLURM_DIST_PLANESIZE", plane)
 		}
 	}
-	e.setVariable("SLURM_UMASK", fmt.Sprintf("%04o", s.GetUmask()))
+	e.setVariable("SLURM_UMASK", fmt.Sprintf("%04o", step.GetUmask()))
 	e.setNice(call)
 	return e.encodeEnv(), nil
 }
@@ -405,11 +417,11 @@ func newTicket() []byte {
 }
 
 // placeName names a step as Slurm's tools do.
-func placeName(n *apiv1.StepCreated) string {
-	return fmt.Sprintf("StepId=%d.%d", n.GetJobId(), n.GetStep())
+func placeName(created *apiv1.StepCreated) string {
+	return fmt.Sprintf("StepId=%d.%d", created.GetJobId(), created.GetStep())
 }
 
 // partsOf are a step's parts, each in a job of its own.
-func partsOf(n *apiv1.StepCreated) []*apiv1.StepCreated {
-	return append([]*apiv1.StepCreated{n}, n.GetRest()...)
+func partsOf(created *apiv1.StepCreated) []*apiv1.StepCreated {
+	return append([]*apiv1.StepCreated{created}, created.GetRest()...)
 }

@@ -29,8 +29,8 @@ var stepGPUOptions = []string{
 // inherits, or "" for nothing.
 func inheritedTaskDevices(call *tool.Call, option, text string) string {
 	sizedByUser := slices.ContainsFunc(stepGPUOptions, func(long string) bool {
-		v, ok := call.Opts.Get(long)
-		return ok && v.From == opt.FromCommand
+		value, ok := call.Opts.Get(long)
+		return ok && value.From == opt.FromCommand
 	})
 	if option != "tres-per-task" {
 		if sizedByUser {

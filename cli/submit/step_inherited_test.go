@@ -85,13 +85,41 @@ func TestAllocationVariablesRepeatTheRequest(t *testing.T) {
 		PerTask:     []*apiv1.Count{{Name: "gpu", Type: "h100", N: 2}, {Name: "nic", N: 1}},
 		PerJob:      []*apiv1.Count{{Name: "gpu", N: 8}},
 		CpusPerTask: 3, TasksPerGpu: 2, MemPerGpu: 1024, GpuBind: "closest",
+		Distribution: "plane=2",
 	}
 	want := "SLURM_GPUS=8 SLURM_GPUS_PER_TASK=h100:2 SLURM_GPU_BIND=closest " +
-		"SLURM_TRES_PER_TASK=cpu=3,gres/gpu:h100=2,gres/nic=1 SLURM_NTASKS_PER_GPU=2 SLURM_MEM_PER_GPU=1024"
+		"SLURM_TRES_PER_TASK=cpu=3,gres/gpu:h100=2,gres/nic=1 SLURM_NTASKS_PER_GPU=2 SLURM_DISTRIBUTION=plane SLURM_DIST_PLANESIZE=2 SLURM_MEM_PER_GPU=1024"
 	if got := strings.Join(requestVariables(request), " "); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	if got := requestVariables(&apiv1.JobSpec{}); got != nil {
 		t.Errorf("an empty request exports %v", got)
+	}
+}
+
+// TestStepsReadNoFurtherThanNone: NONE ends the list of srun --export, and is a name to sbatch.
+func TestStepsReadNoFurtherThanNone(t *testing.T) {
+	for list, want := range map[string]string{"X=1,NONE,Y=2": "X=1", "NONE,X=1": "", "X=1,Y=2": "X=1 Y=2"} {
+		for _, step := range []bool{true, false} {
+			var out, errOut bytes.Buffer
+			e := newEnvironment()
+			if _, err := exportList(stepCall(t, &out, &errOut), e, list, step); err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, name := range []string{"X", "Y"} {
+				if value, ok := e.values[name]; ok {
+					got = append(got, name+"="+value)
+				}
+			}
+			expected := want
+			if !step {
+				expected = strings.TrimPrefix(strings.ReplaceAll(","+list, ",NONE", ""), ",")
+				expected = strings.ReplaceAll(expected, ",", " ")
+			}
+			if text := strings.Join(got, " "); text != expected {
+				t.Errorf("--export=%s, step %v: %q, want %q", list, step, text, expected)
+			}
+		}
 	}
 }

@@ -102,7 +102,7 @@ func (o *stepOutput) addPart(
 		if opts.Text("open-mode") == "append" || opts.Text("open-mode") == "a" {
 			flags = os.O_WRONLY | os.O_CREATE | os.O_APPEND
 		}
-		f, err := os.OpenFile(path, flags, 0o666)
+		file, err := os.OpenFile(path, flags, 0o666)
 		if err != nil {
 			return call.Errorf(
 				"Could not open %s file: %v",
@@ -110,8 +110,8 @@ func (o *stepOutput) addPart(
 				err,
 			)
 		}
-		sinks[i] = sink{to: f, only: -1}
-		o.files[path] = f
+		sinks[i] = sink{to: file, only: -1}
+		o.files[path] = file
 	}
 	if names[1] == "" && isFile(names[0]) { // one file for both
 		sinks[1] = sink{to: sinks[0].to, only: -1}
@@ -197,15 +197,15 @@ func (o *stepOutput) showText(s *sink, rank uint32, text []byte) error {
 		_, err := s.to.Write(text)
 		return err
 	}
-	var b bytes.Buffer
+	var buffer bytes.Buffer
 	for line := range bytes.Lines(text) {
-		fmt.Fprintf(&b, "%*d: ", o.digits, rank)
-		b.Write(line)
+		fmt.Fprintf(&buffer, "%*d: ", o.digits, rank)
+		buffer.Write(line)
 		if line[len(line)-1] != '\n' {
-			b.WriteByte('\n')
+			buffer.WriteByte('\n')
 		}
 	}
-	_, err := s.to.Write(b.Bytes())
+	_, err := s.to.Write(buffer.Bytes())
 	return err
 }
 
@@ -223,15 +223,15 @@ func (o *stepOutput) close() error {
 		}
 	}
 	keys := make([]taskStream, 0, len(o.held))
-	for k := range o.held {
-		keys = append(keys, k)
+	for stream := range o.held {
+		keys = append(keys, stream)
 	}
 	slices.SortFunc(
 		keys,
 		func(a, b taskStream) int { return int(a.rank)*2 + int(a.fd) - int(b.rank)*2 - int(b.fd) },
 	)
-	for _, k := range keys {
-		keep(o.take(k.rank, k.fd, nil))
+	for _, stream := range keys {
+		keep(o.take(stream.rank, stream.fd, nil))
 	}
 	for _, path := range slices.Sorted(maps.Keys(o.files)) {
 		keep(o.files[path].Close())

@@ -59,6 +59,7 @@ type stepRun struct {
 	vague    bool  // a node knew nothing of its part
 	killed   bool
 	aborted  bool // its job has been ended
+	verbose  bool // --verbose
 	pressed  time.Time
 	presses  int
 	deadline <-chan time.Time // of --wait
@@ -72,43 +73,49 @@ type stepEvent func(r *stepRun)
 // made the job. A step in several components is one for each.
 func runStep(call *tool.Call, asks []stepAsk, filter *siteFilter, own bool) (int, error) {
 	opts := asks[0].opts
-	req := &apiv1.RunStepRequest{
+	request := &apiv1.RunStepRequest{
 		Job:    asks[0].job,
 		Step:   asks[0].step,
 		Ticket: newTicket(),
 		Host:   call.Host,
 	}
-	for _, ask := range asks[1:] { // the tasks of all components are one world
-		switch first := asks[0].step.GetMpi(); ask.step.GetMpi() {
+	for _, query := range asks[1:] { // the tasks of all components are one world
+		switch first := asks[0].step.GetMpi(); query.step.GetMpi() {
 		case "":
-			ask.step.Mpi = first
+			query.step.Mpi = first
 		case first:
 		default:
 			return 0, call.Errorf(
 				"--mpi=%s differs from --mpi=%s of the first component: all tasks of a step have one interface",
-				ask.step.GetMpi(), first,
+				query.step.GetMpi(), first,
 			)
 		}
 	}
-	for i, ask := range asks {
-		env, err := stepEnvironment(call, ask.step, ask.opts, ask.vars)
+	for i, query := range asks {
+		env, err := stepEnvironment(call, query.step, query.opts, query.vars)
 		if err != nil {
 			return 0, err
 		}
 		if i == 0 {
-			req.Environment = &apiv1.Blob{Data: env}
+			request.Environment = &apiv1.Blob{Data: env}
 		} else {
-			req.Rest = append(req.Rest, &apiv1.StepInComponent{Job: ask.job, Step: ask.step, Environment: &apiv1.Blob{Data: env}})
+			request.Rest = append(
+				request.Rest,
+				&apiv1.StepInComponent{
+					Job: query.job, Step: query.step, Environment: &apiv1.Blob{Data: env},
+				},
+			)
 		}
 	}
-	run := &stepRun{c: call, opts: opts, req: req, filter: filter, running: map[uint32]string{}}
-	for _, ask := range asks[1:] {
-		run.rest = append(run.rest, ask.opts)
+	run := &stepRun{c: call, opts: opts, req: request, filter: filter, running: map[uint32]string{}}
+	run.verbose = isVerbose(call, "SLURM_DEBUG")
+	for _, query := range asks[1:] {
+		run.rest = append(run.rest, query.opts)
 	}
 	if value, ok := opts.Get("immediate"); ok &&
 		!own { // in a job of its own it is the job that must start at once
-		req.Immediate = value.Text == ""
-		if !req.Immediate {
+		request.Immediate = value.Text == ""
+		if !request.Immediate {
 			var err error
 			run.patience, err = immediateTimer(call)
 			if err != nil {
@@ -230,7 +237,7 @@ func (r *stepRun) watchStep(
 
 // reportLost is a step that the controller does not make, or knows nothing of.
 func (r *stepRun) reportLost(err error) (int, error) {
-	x := tool.ExplainError(err)
+	refusal := tool.ExplainError(err)
 	code := 1
 	if n, ok := r.c.Lookup("SLURM_EXIT_ERROR"); ok {
 		if _, serr := fmt.Sscan(n, &code); serr != nil {
@@ -241,19 +248,31 @@ func (r *stepRun) reportLost(err error) (int, error) {
 		return 0, tool.Fail(
 			code,
 			append(
-				x.Preamble(r.c.Command.Name),
-				fmt.Sprintf("srun: error: %s: %s", placeName(r.created), x.Text),
+				refusal.Preamble(r.c.Command.Name),
+				fmt.Sprintf("srun: error: %s: %s", placeName(r.created), refusal.Text),
 			)...)
+	}
+	if refusal.Code == spec.CodeInvalidJobID {
+		name, job := r.c.Command.Name, r.req.GetJob()
+		return 0, tool.Fail(
+			code,
+			fmt.Sprintf(
+				"%s: error: Unable to confirm allocation for job %s: %s", name, job, refusal.Text,
+			),
+			fmt.Sprintf(
+				"%s: Check SLURM_JOB_ID environment variable. Expired or invalid job %s", name, job,
+			),
+		)
 	}
 	return 0, tool.Fail(
 		code,
 		append(
-			x.Preamble(r.c.Command.Name),
+			refusal.Preamble(r.c.Command.Name),
 			fmt.Sprintf(
 				"%s: error: Unable to create step for job %s: %s",
 				r.c.Command.Name,
 				r.req.GetJob(),
-				x.Text,
+				refusal.Text,
 			),
 		)...)
 }
@@ -298,15 +317,15 @@ func (r *stepRun) finishStep(events <-chan stepEvent) (int, error) {
 	}
 	if !r.told && r.worst == 0 && r.over != nil &&
 		spec.JobState(r.over.GetState()) == spec.Completed {
-		why := ""
+		reason := ""
 		if r.failed != nil {
-			why = ": " + r.failed.Error()
+			reason = ": " + r.failed.Error()
 		}
 		fmt.Fprintf(
 			r.c.Stderr,
 			"srun: error: %s has ended well, but not all of its output has come%s\n",
 			placeName(r.created),
-			why,
+			reason,
 		)
 		return 1, err
 	}
@@ -327,9 +346,9 @@ func (r *stepRun) printLine(format string, args ...any) {
 // the same step again, and its number one that has been forgotten since.
 func (r *stepRun) followNews(ctx context.Context, tell func(stepEvent)) error {
 	wait := firstWait / 10
-	req := proto.CloneOf(r.req)
+	request := proto.CloneOf(r.req)
 	for {
-		over, err := r.followStep(ctx, req, tell)
+		over, err := r.followStep(ctx, request, tell)
 		switch {
 		case over || ctx.Err() != nil:
 			return nil
@@ -343,7 +362,7 @@ func (r *stepRun) followNews(ctx context.Context, tell func(stepEvent)) error {
 
 func (r *stepRun) followStep(
 	ctx context.Context,
-	req *apiv1.RunStepRequest,
+	request *apiv1.RunStepRequest,
 	tell func(stepEvent),
 ) (over bool, err error) {
 	conn, err := r.c.Dial(ctx)
@@ -351,22 +370,22 @@ func (r *stepRun) followStep(
 		return false, err
 	}
 	defer func() { _ = conn.Close() }()
-	s, err := conn.Stream(ctx, tool.MethodRunStep, req)
+	receiver, err := conn.Stream(ctx, tool.MethodRunStep, request)
 	if err != nil {
 		return false, err
 	}
-	defer s.Close()
+	defer receiver.Close()
 	for {
 		news := &apiv1.StepNews{}
-		if err := s.Recv(news); errors.Is(err, io.EOF) {
+		if err := receiver.Recv(news); errors.Is(err, io.EOF) {
 			return over, rpcstatus.New(rpcstatus.Unavailable, "the controller ended the stream")
 		} else if err != nil {
 			return over, err
 		}
 		if made := news.GetCreated(); made != nil {
-			req.Attempt, req.Created = made.GetAttempt(), made.GetStep()
+			request.Attempt, request.Created = made.GetAttempt(), made.GetStep()
 			for i, part := range made.GetRest() {
-				req.Rest[i].Attempt = part.GetAttempt()
+				request.Rest[i].Attempt = part.GetAttempt()
 			}
 		}
 		over = news.GetOver() != nil
@@ -390,6 +409,9 @@ func (r *stepRun) handleNews(news *apiv1.StepNews) {
 	case news.GetCreated() != nil && r.created == nil:
 		r.created = news.GetCreated()
 		r.filter.tellSubmitted(r.created.GetJobId(), uint32(r.created.GetStep()))
+		if r.opts.On("x11") && r.created.GetJob().GetSpec().GetX11() == "" {
+			r.printLine("warning: --x11: job %d was allocated without --x11, so its programs reach no display", r.created.GetJobId())
+		}
 		if r.presses < 0 {
 			r.printLine("Step created for %s", placeName(r.created))
 			r.presses = 0
@@ -405,21 +427,24 @@ func (r *stepRun) beginStep(
 	tell func(stepEvent),
 	done chan<- error,
 ) (restore func(), err error) {
-	n := r.created
+	created := r.created
 	facts := &plan.FileFacts{
-		JobID:     uint64(n.GetJobId()),
-		ArrayJob:  uint64(n.GetJob().GetArrayJobId()),
+		JobID:     uint64(created.GetJobId()),
+		ArrayJob:  uint64(created.GetJob().GetArrayJobId()),
 		ArrayTask: spec.NoTask,
-		Step:      n.GetStep(),
-		User:      n.GetJob().GetUser(),
-		JobName:   n.GetJob().GetSpec().GetName(),
+		Step:      created.GetStep(),
+		User:      created.GetJob().GetUser(),
+		JobName:   created.GetJob().GetSpec().GetName(),
 	}
 	if facts.ArrayJob != 0 {
-		facts.ArrayTask = n.GetJob().GetArrayTask()
+		facts.ArrayTask = created.GetJob().GetArrayTask()
 	}
-	cfg, tasks := r.stepNodes()
+	if r.verbose {
+		r.sayLaunch()
+	}
+	config, tasks := r.stepNodes()
 	r.out = newStepOutput(r.c, r.opts, tasks)
-	for i, part := range partsOf(n) {
+	for i, part := range partsOf(created) {
 		opts, own := r.opts, *facts
 		if i > 0 {
 			opts, own.JobID = r.rest[i-1], uint64(part.GetJobId())
@@ -428,16 +453,18 @@ func (r *stepRun) beginStep(
 			return func() {}, err
 		}
 	}
-	cfg.Output = r.out.writeTask
-	cfg.Exit = func(node string, x plan.TaskExit) { tell(func(r *stepRun) { r.noteTaskExit(node, x) }) }
-	cfg.Aborted = func(string) {
-		tell(func(r *stepRun) {
-			r.sayExits()
-			r.terminateStep()
+	config.Output = r.out.writeTask
+	config.Exit = func(node string, x plan.TaskExit) {
+		tell(func(r *stepRun) { r.noteTaskExit(node, x) })
+	}
+	config.Aborted = func(string) {
+		tell(func(run *stepRun) {
+			run.sayExits()
+			run.terminateStep()
 		})
 	}
-	cfg.Notice = func(_, text string) { fmt.Fprintln(r.c.Stderr, strings.TrimRight(text, "\n")) }
-	cfg.Ended = func(node string, end plan.FrameEnd, err error) {
+	config.Notice = func(_, text string) { fmt.Fprintln(r.c.Stderr, strings.TrimRight(text, "\n")) }
+	config.Ended = func(node string, end plan.FrameEnd, err error) {
 		if end.Error != "" {
 			fmt.Fprintf(r.c.Stderr, "%s: error: %s: %s\n", r.c.Command.Name, node, end.Error)
 		}
@@ -445,7 +472,7 @@ func (r *stepRun) beginStep(
 			tell(func(r *stepRun) { r.vague = true }) // the controller tells how
 		}
 	}
-	r.client = stepclient.New(cfg)
+	r.client = stepclient.New(config)
 	go func() { done <- r.client.Run(ctx) }()
 	restore = func() {}
 	if r.opts.On("pty") {
@@ -467,14 +494,14 @@ func firstRank(part *apiv1.StepCreated) uint32 {
 }
 
 // stepNodes are where the step's tasks are, and how many there are.
-func (r *stepRun) stepNodes() (cfg stepclient.Config, tasks uint32) {
-	cfg.Dial = r.dialNode
+func (r *stepRun) stepNodes() (config stepclient.Config, tasks uint32) {
+	config.Dial = r.dialNode
 	for _, part := range partsOf(r.created) {
 		tasks += part.GetTasks()
 		run := plan.Key(part.GetJobUid(), part.GetAttempt(), part.GetStep())
 		for _, node := range part.GetNodes() {
-			cfg.Nodes = append(
-				cfg.Nodes,
+			config.Nodes = append(
+				config.Nodes,
 				stepclient.Node{
 					Name:       node.GetName(),
 					Address:    node.GetAddress(),
@@ -488,30 +515,35 @@ func (r *stepRun) stepNodes() (cfg stepclient.Config, tasks uint32) {
 			}
 		}
 	}
-	return cfg, tasks
+	return config, tasks
 }
 
-// dialNode reaches the agent of a node: on this machine by its socket, elsewhere by
-// way of an agent that is here.
+// dialNode reaches the agent of a node of the step.
 func (r *stepRun) dialNode(ctx context.Context, node string) (net.Conn, error) {
-	var d net.Dialer
-	var relay string
 	var nodes []*apiv1.StepNode
 	for _, part := range partsOf(r.created) {
 		nodes = append(nodes, part.GetNodes()...)
 	}
-	for _, n := range nodes {
-		if info, err := os.Stat(n.GetSocket()); n.GetSocket() == "" || err != nil ||
+	return dialAgent(ctx, r.c, nodes, node)
+}
+
+// dialAgent reaches the agent of a node: on this machine by its socket, elsewhere by way of
+// an agent that is here. nodes are all those of the job or step.
+func dialAgent(ctx context.Context, call *tool.Call, nodes []*apiv1.StepNode, node string) (net.Conn, error) {
+	var d net.Dialer
+	var relay string
+	for _, stepNode := range nodes {
+		if info, err := os.Stat(stepNode.GetSocket()); stepNode.GetSocket() == "" || err != nil ||
 			info.Mode()&os.ModeSocket == 0 {
 			continue
 		}
-		if n.GetName() == node {
-			return d.DialContext(ctx, "unix", n.GetSocket())
+		if stepNode.GetName() == node {
+			return d.DialContext(ctx, "unix", stepNode.GetSocket())
 		}
-		relay = n.GetSocket()
+		relay = stepNode.GetSocket()
 	}
-	if relay == "" { // this machine has no part of the step
-		controller, _, err := r.c.Sockets()
+	if relay == "" { // this machine has no part of it
+		controller, _, err := call.Sockets()
 		if err != nil {
 			return nil, err
 		}
@@ -536,12 +568,12 @@ func (r *stepRun) passInput(ctx context.Context, facts *plan.FileFacts) {
 	}
 	from := r.c.Stdin
 	if mode := r.opts.Text("input"); isFile(mode) {
-		f, err := os.Open(programPath(r.c, plan.ExpandFile(mode, facts)))
+		file, err := os.Open(programPath(r.c, plan.ExpandFile(mode, facts)))
 		if err != nil {
 			fmt.Fprintf(r.c.Stderr, "srun: error: Could not open stdin file: %v\n", err)
 			from = strings.NewReader("")
 		} else {
-			from = f
+			from = file
 		}
 	}
 	go func() {
@@ -561,18 +593,18 @@ func (r *stepRun) passInput(ctx context.Context, facts *plan.FileFacts) {
 
 // endOfTask is the exit code of a task as a shell gives it, and what is said of
 // one that did not end well.
-func endOfTask(x *plan.TaskExit) (code int, what string) {
-	code = int(x.Code)
+func endOfTask(exit *plan.TaskExit) (code int, what string) {
+	code = int(exit.Code)
 	if code != 0 {
-		what = fmt.Sprintf("Exited with exit code %d", x.Code)
+		what = fmt.Sprintf("Exited with exit code %d", exit.Code)
 	}
-	if x.Signal != 0 {
-		code = 128 + int(x.Signal)
-		what = signalText(int(x.Signal))
-		if x.Error == plan.OutOfMemory {
-			what = x.Error
+	if exit.Signal != 0 {
+		code = 128 + int(exit.Signal)
+		what = signalText(int(exit.Signal))
+		if exit.Error == plan.OutOfMemory {
+			what = exit.Error
 		}
-		if x.Core {
+		if exit.Core {
 			what += " (core dumped)"
 		}
 	}
@@ -580,12 +612,15 @@ func endOfTask(x *plan.TaskExit) (code int, what string) {
 }
 
 // noteTaskExit takes the end of a task.
-func (r *stepRun) noteTaskExit(node string, x plan.TaskExit) {
-	delete(r.running, x.Rank)
-	code, what := endOfTask(&x)
+func (r *stepRun) noteTaskExit(node string, exit plan.TaskExit) {
+	delete(r.running, exit.Rank)
+	code, what := endOfTask(&exit)
 	r.worst = max(r.worst, code)
+	if what == "" && r.verbose {
+		what = endedWell
+	}
 	if what != "" {
-		r.exits.list = append(r.exits.list, taskExit{node, x.Rank, what})
+		r.exits.list = append(r.exits.list, taskExit{node, exit.Rank, what})
 	}
 	step := r.created
 	switch {
@@ -611,6 +646,10 @@ func signalText(n int) string {
 
 func (r *stepRun) sayExits() {
 	for _, line := range r.exits.describeExits() {
+		if strings.HasSuffix(line, ": "+endedWell) {
+			r.printLine("%s", line)
+			continue
+		}
 		fmt.Fprintln(r.c.Stderr, r.c.Command.Name+": error: "+line)
 	}
 }

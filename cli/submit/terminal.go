@@ -8,8 +8,8 @@ import (
 )
 
 // terminalSize is how large a terminal is; zeros where there is none.
-func terminalSize(f *os.File) (rows, columns uint32) {
-	w, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+func terminalSize(file *os.File) (rows, columns uint32) {
+	w, err := unix.IoctlGetWinsize(int(file.Fd()), unix.TIOCGWINSZ)
 	if err != nil {
 		return 0, 0
 	}
@@ -19,11 +19,11 @@ func terminalSize(f *os.File) (rows, columns uint32) {
 // rawTerminal lets every key through to the program behind; the returned
 // function puts the terminal back. What is no terminal is left alone.
 func rawTerminal(from io.Reader) (restore func()) {
-	f, ok := from.(*os.File)
+	file, ok := from.(*os.File)
 	if !ok {
 		return func() {}
 	}
-	fd := int(f.Fd())
+	fd := int(file.Fd())
 	was, err := unix.IoctlGetTermios(fd, unix.TCGETS)
 	if err != nil {
 		return func() {}

@@ -2,6 +2,7 @@ package submit
 
 import (
 	"fmt"
+	"os/user"
 	"slices"
 	"strconv"
 	"strings"
@@ -60,23 +61,73 @@ func applyTRESBind(request *jobRequest, value opt.Value) error {
 	return nil
 }
 
-// applyUser accepts --uid of the submitting user, by number or name, which changes
-// nothing. For another user sbatch must run as that user.
+// applyUser checks --uid: jobs belong to the user who submits them. Batch jobs of root may be
+// another user's (readOwner).
 func applyUser(request *jobRequest, value opt.Value) error {
 	own := strconv.FormatUint(uint64(request.env.UID), 10)
-	if value.Text == own || tool.LookupUID(value.Text) == own {
+	switch {
+	case value.Text == own || tool.LookupUID(value.Text) == own:
 		return nil
+	case request.env.UID == 0 && request.name == "sbatch":
+		return nil
+	case request.env.UID == 0:
+		return tool.Fail(1, fmt.Sprintf(
+			"%[1]s: error: --uid=%[2]s: only sbatch submits for others; use runuser -u %[2]s -- %[1]s ...",
+			request.name, value.Text))
 	}
-	return tool.Fail(
-		1,
-		fmt.Sprintf(
-			"%s: error: --uid=%s: jobs belong to the user who submits them; as root, use runuser -u %s -- %s ...",
-			request.name,
-			value.Text,
-			value.Text,
-			request.name,
-		),
-	)
+	return tool.Fail(255, request.name+": error: --uid only permitted by root user")
+}
+
+// applyGroup checks --gid in the same way.
+func applyGroup(request *jobRequest, value opt.Value) error {
+	gid, known := lookupGroup(value.Text)
+	own, err := user.LookupId(strconv.FormatUint(uint64(request.env.UID), 10))
+	switch {
+	case !known:
+		return tool.Fail(255, request.name+": error: Invalid --gid specification")
+	case err == nil && own.Gid == strconv.FormatUint(uint64(gid), 10):
+		return nil
+	case request.env.UID == 0 && request.name == "sbatch":
+		return nil
+	case request.env.UID == 0:
+		return tool.Fail(1, fmt.Sprintf(
+			"%[1]s: error: --gid=%[2]s: only sbatch submits for other groups; use runuser -g %[2]s -- %[1]s ...",
+			request.name, value.Text))
+	}
+	return tool.Fail(255, request.name+": error: --gid only permitted by root user")
+}
+
+// lookupGroup finds the number of a group by its name or number.
+func lookupGroup(text string) (gid uint32, known bool) {
+	number := text
+	if group, err := user.LookupGroup(text); err == nil {
+		number = group.Gid
+	}
+	n, err := strconv.ParseUint(number, 10, 32)
+	return uint32(n), err == nil
+}
+
+// readOwner says whom root submits a batch job for; nil = for himself.
+func readOwner(call *tool.Call) (*apiv1.JobOwner, error) {
+	if call.UID != 0 || !call.Opts.On("uid") && !call.Opts.On("gid") {
+		return nil, nil
+	}
+	owner := &apiv1.JobOwner{}
+	if name := call.Opts.Text("uid"); name != "" {
+		account, err := user.Lookup(name)
+		if err != nil {
+			account, err = user.LookupId(name)
+		}
+		if err != nil {
+			return nil, tool.Fail(255, call.Command.Name+": error: Invalid --uid specification")
+		}
+		owner.User = account.Username
+	}
+	if call.Opts.On("gid") {
+		gid, _ := lookupGroup(call.Opts.Text("gid")) // applyGroup has checked it
+		owner.Gid = &gid
+	}
+	return owner, nil
 }
 
 // applyDistribution reads -m of a job: its steps distribute their tasks so.
@@ -227,18 +278,18 @@ func readPlane(plane, text string) (string, error) {
 }
 
 // readDistribution reads -m of a step.
-func readDistribution(call *tool.Call, s *apiv1.StepSpec, text string) error {
+func readDistribution(call *tool.Call, step *apiv1.StepSpec, text string) error {
 	distribution, err := parseDistribution(text, call.Getenv("SLURM_DIST_PLANESIZE"))
 	if err != nil {
 		return call.Errorf("%v", err)
 	}
-	s.Distribution = distribution
+	step.Distribution = distribution
 	return nil
 }
 
 // placeTasks puts the tasks of a step where the host file of -m arbitrary says.
-func placeTasks(call *tool.Call, s *apiv1.StepSpec) error {
-	if !isArbitrary(s.GetDistribution()) {
+func placeTasks(call *tool.Call, step *apiv1.StepSpec) error {
+	if !isArbitrary(step.GetDistribution()) {
 		return nil
 	}
 	request := &jobRequest{name: call.Command.Name, env: call.Env}
@@ -246,26 +297,26 @@ func placeTasks(call *tool.Call, s *apiv1.StepSpec) error {
 	if err != nil {
 		return err
 	}
-	if len(hosts) == 0 && s.GetNodes() == "" {
+	if len(hosts) == 0 && step.GetNodes() == "" {
 		return call.Errorf("--distribution=arbitrary needs a host file in $%s, or nodes in --nodelist", hostFileVariable)
 	}
 	if len(hosts) == 0 {
-		if hosts, err = hostlist.Expand(s.GetNodes()); err != nil {
+		if hosts, err = hostlist.Expand(step.GetNodes()); err != nil {
 			return call.Errorf("Invalid --nodelist specification: %v", err)
 		}
 	}
-	if s.GetTasks() == 0 {
-		s.Tasks = uint32(len(hosts))
+	if step.GetTasks() == 0 {
+		step.Tasks = uint32(len(hosts))
 	}
-	if int(s.GetTasks()) > len(hosts) {
+	if int(step.GetTasks()) > len(hosts) {
 		return call.Errorf(
 			"--distribution=arbitrary: %d tasks are asked for, and $%s or --nodelist places %d",
-			s.GetTasks(), hostFileVariable, len(hosts),
+			step.GetTasks(), hostFileVariable, len(hosts),
 		)
 	}
-	s.TaskNodes = hosts[:s.GetTasks()]
-	names := withoutRepeats(s.TaskNodes)
-	s.Nodes, s.TasksPerNode = strings.Join(names, ","), 0
-	s.MinNodes, s.MaxNodes = uint32(len(names)), uint32(len(names))
+	step.TaskNodes = hosts[:step.GetTasks()]
+	names := withoutRepeats(step.TaskNodes)
+	step.Nodes, step.TasksPerNode = strings.Join(names, ","), 0
+	step.MinNodes, step.MaxNodes = uint32(len(names)), uint32(len(names))
 	return nil
 }

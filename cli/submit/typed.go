@@ -30,7 +30,7 @@ type TypedHost struct {
 	// Filtered tells that the site has a cli_filter.lua, which runs in the user's own command.
 	Filtered bool
 	// Submit hands the job in, as the user who called; its errors are *rpcstatus.Error.
-	Submit func(ctx context.Context, req *apiv1.SubmitRequest) (*apiv1.SubmitReply, error)
+	Submit func(ctx context.Context, request *apiv1.SubmitRequest) (*apiv1.SubmitReply, error)
 }
 
 // typed is a command that was typed elsewhere.
@@ -105,11 +105,11 @@ func longestDirective(script []byte) int {
 }
 
 // splitAtNUL takes a list with a NUL after each element apart.
-func splitAtNUL(b []byte) []string {
-	if len(b) == 0 {
+func splitAtNUL(data []byte) []string {
+	if len(data) == 0 {
 		return nil
 	}
-	return strings.Split(strings.TrimSuffix(string(b), "\x00"), "\x00")
+	return strings.Split(strings.TrimSuffix(string(data), "\x00"), "\x00")
 }
 
 // Script is the script that came with the command.
@@ -124,21 +124,22 @@ func (t *typed) Script(arg string) (path string, data []byte, err error) {
 // SendHome notes that the caller must run the command itself.
 func (t *typed) SendHome() { t.home = true }
 
-// typedHome are the options that read the caller's files, or go on after the
-// submission.
-var typedHome = [...]string{"nodefile", "export-file", "wait", "clusters"}
+// typedHome are the options that read the caller's files, look at who he is, or go on after
+// the submission.
+var typedHome = [...]string{"nodefile", "export-file", "wait", "clusters", "x11", "uid", "gid"}
 
 // typedZoned are those whose meaning depends on the caller's clock zone.
 var typedZoned = [...]string{"begin", "deadline", "test-only"}
 
 // StaysHome tells that these options must be acted on where they were typed.
-func (t *typed) StaysHome(o *opt.Values) bool {
-	t.home = slices.ContainsFunc(typedHome[:], o.On)
-	if v, ok := o.Get("distribution"); ok {
-		t.home = t.home || strings.HasPrefix(strings.ToLower(v.Text), arbitrary) // it reads the host file
+func (t *typed) StaysHome(values *opt.Values) bool {
+	t.home = slices.ContainsFunc(typedHome[:], values.On)
+	if value, ok := values.Get("distribution"); ok {
+		// it reads the host file
+		t.home = t.home || strings.HasPrefix(strings.ToLower(value.Text), arbitrary)
 	}
 	if ZoneSetting(splitAtNUL(t.in.GetEnvironment())) != t.host.Zone {
-		t.home = t.home || slices.ContainsFunc(typedZoned[:], o.On)
+		t.home = t.home || slices.ContainsFunc(typedZoned[:], values.On)
 	}
 	return t.home
 }
@@ -165,18 +166,18 @@ func (c typedConn) Call(_ context.Context, method string, req, resp proto.Messag
 		c.t.home = true
 		return errHome
 	}
-	rep, err := c.t.host.Submit(c.t.ctx, q)
+	reply, err := c.t.host.Submit(c.t.ctx, q)
 	if err != nil {
 		return err
 	}
-	to.Uid = rep.GetUid()
-	to.JobId = rep.GetJobId()
-	to.Message = rep.GetMessage()
-	to.Tag = rep.GetTag()
-	to.PlannedStart = rep.GetPlannedStart()
-	to.PlannedNodes = rep.GetPlannedNodes()
-	to.PlannedPartition = rep.GetPlannedPartition()
-	to.PlannedCpus = rep.GetPlannedCpus()
+	to.Uid = reply.GetUid()
+	to.JobId = reply.GetJobId()
+	to.Message = reply.GetMessage()
+	to.Tag = reply.GetTag()
+	to.PlannedStart = reply.GetPlannedStart()
+	to.PlannedNodes = reply.GetPlannedNodes()
+	to.PlannedPartition = reply.GetPlannedPartition()
+	to.PlannedCpus = reply.GetPlannedCpus()
 	return nil
 }
 

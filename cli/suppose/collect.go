@@ -171,35 +171,35 @@ type keepingConn struct {
 }
 
 // supposed is a request as a change; nil where it cannot be one.
-func supposed(req proto.Message) *apiv1.SupposedChange {
-	out := &apiv1.SupposedChange{}
-	switch r := req.(type) {
+func supposed(request proto.Message) *apiv1.SupposedChange {
+	change := &apiv1.SupposedChange{}
+	switch r := request.(type) {
 	case *apiv1.UpdateNodeRequest:
-		out.Change = &apiv1.SupposedChange_UpdateNode{UpdateNode: r}
+		change.Change = &apiv1.SupposedChange_UpdateNode{UpdateNode: r}
 	case *apiv1.NodeChange:
-		out.Change = &apiv1.SupposedChange_ChangeNodes{ChangeNodes: r}
+		change.Change = &apiv1.SupposedChange_ChangeNodes{ChangeNodes: r}
 	case *apiv1.PartitionChange:
-		out.Change = &apiv1.SupposedChange_ChangePartition{ChangePartition: r}
+		change.Change = &apiv1.SupposedChange_ChangePartition{ChangePartition: r}
 	case *apiv1.PolicyChangeRequest:
 		if r.GetTry() {
 			return nil // it asks what would be changed
 		}
-		out.Change = &apiv1.SupposedChange_ChangePolicy{ChangePolicy: r}
+		change.Change = &apiv1.SupposedChange_ChangePolicy{ChangePolicy: r}
 	case *apiv1.ReservationChange:
-		out.Change = &apiv1.SupposedChange_ChangeReservation{ChangeReservation: r}
+		change.Change = &apiv1.SupposedChange_ChangeReservation{ChangeReservation: r}
 	case *apiv1.CancelRequest:
-		out.Change = &apiv1.SupposedChange_Cancel{Cancel: r}
+		change.Change = &apiv1.SupposedChange_Cancel{Cancel: r}
 	case *apiv1.ControlJobsRequest:
-		out.Change = &apiv1.SupposedChange_ControlJobs{ControlJobs: r}
+		change.Change = &apiv1.SupposedChange_ControlJobs{ControlJobs: r}
 	case *apiv1.SubmitRequest:
 		if r.GetTestOnly() {
 			return nil // it changes nothing
 		}
-		out.Change = &apiv1.SupposedChange_Submit{Submit: r}
+		change.Change = &apiv1.SupposedChange_Submit{Submit: r}
 	default:
 		return nil
 	}
-	return out
+	return change
 }
 
 // reading are the methods that go to the controller.
@@ -213,8 +213,8 @@ func reading() []string {
 }
 
 // keep keeps a change. It is false for a request that is to be sent.
-func (c *keepingConn) keep(method string, req proto.Message) (bool, error) {
-	if change := supposed(req); change != nil {
+func (c *keepingConn) keep(method string, request proto.Message) (bool, error) {
+	if change := supposed(request); change != nil {
 		c.keeper.changes = append(c.keeper.changes, change)
 		return true, nil
 	}
@@ -226,13 +226,13 @@ func (c *keepingConn) keep(method string, req proto.Message) (bool, error) {
 }
 
 // Call implements tool.Conn.
-func (c *keepingConn) Call(ctx context.Context, method string, req, resp proto.Message) error {
-	kept, err := c.keep(method, req)
+func (c *keepingConn) Call(ctx context.Context, method string, request, resp proto.Message) error {
+	kept, err := c.keep(method, request)
 	if err != nil {
 		return err
 	}
 	if !kept {
-		return c.Conn.Call(ctx, method, req, resp)
+		return c.Conn.Call(ctx, method, request, resp)
 	}
 	if policy, ok := resp.(*apiv1.PolicyChangeReply); ok {
 		policy.Changed = []string{"supposed"} // else sacctmgr says that nothing was changed
@@ -244,28 +244,28 @@ func (c *keepingConn) Call(ctx context.Context, method string, req, resp proto.M
 func (c *keepingConn) Start(
 	ctx context.Context,
 	method string,
-	req proto.Message,
+	request proto.Message,
 ) (tool.Pending, error) {
-	kept, err := c.keep(method, req)
+	kept, err := c.keep(method, request)
 	if err != nil {
 		return nil, err
 	}
 	if kept {
 		return answered{}, nil
 	}
-	return c.Conn.Start(ctx, method, req)
+	return c.Conn.Start(ctx, method, request)
 }
 
 // Stream implements tool.Conn.
 func (c *keepingConn) Stream(
 	ctx context.Context,
 	method string,
-	req proto.Message,
+	request proto.Message,
 ) (tool.Receiver, error) {
-	if _, err := c.keep(method, req); err != nil {
+	if _, err := c.keep(method, request); err != nil {
 		return nil, err
 	}
-	return c.Conn.Stream(ctx, method, req)
+	return c.Conn.Stream(ctx, method, request)
 }
 
 // answered is the empty reply to a change that was kept.

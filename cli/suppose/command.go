@@ -61,23 +61,23 @@ func runSuppose(call *tool.Call) error {
 			Text:    "name at least one command, in quotes",
 		}
 	}
-	req := &apiv1.SupposeRequest{}
+	request := &apiv1.SupposeRequest{}
 	for _, line := range call.Operands {
 		changes, err := Collect(call.Ctx, call.Env, line)
 		if err != nil {
 			return call.Errorf("%s: %v", line, err)
 		}
-		req.Changes = append(req.Changes, changes...)
+		request.Changes = append(request.Changes, changes...)
 	}
-	var rep apiv1.SupposeReply
-	if err := call.RPC(tool.MethodSuppose, req, &rep); err != nil {
+	var reply apiv1.SupposeReply
+	if err := call.RPC(tool.MethodSuppose, request, &reply); err != nil {
 		return refusal(call, err)
 	}
-	Sort(rep.GetJobs())
+	Sort(reply.GetJobs())
 	if call.Opts.On("json") || call.Opts.On("yaml") {
-		return render.Print(call, document(&rep)...)
+		return render.Print(call, document(&reply)...)
 	}
-	return call.WriteOut([]byte(text(call, &rep)))
+	return call.WriteOut([]byte(text(call, &reply)))
 }
 
 // refusal says which change was refused, and why, in one line.
@@ -94,8 +94,9 @@ func refusal(call *tool.Call, err error) error {
 func Sort(jobs []*apiv1.SupposedJob) { slices.SortStableFunc(jobs, compareJobs) }
 
 // hasStart tells whether a start is known and not past.
-func hasStart(o *apiv1.Outlook) bool {
-	return o.GetStanding() == apiv1.Outlook_STARTING || o.GetStanding() == apiv1.Outlook_PLANNED
+func hasStart(outlook *apiv1.Outlook) bool {
+	return outlook.GetStanding() == apiv1.Outlook_STARTING ||
+		outlook.GetStanding() == apiv1.Outlook_PLANNED
 }
 
 // Delay is by how many nanoseconds a job starts later; false where a start is not
@@ -137,8 +138,8 @@ func compareJobs(a, b *apiv1.SupposedJob) int {
 }
 
 // Standing says in words what becomes of a job.
-func Standing(clock render.Clock, o *apiv1.Outlook) string {
-	switch o.GetStanding() {
+func Standing(clock render.Clock, outlook *apiv1.Outlook) string {
+	switch outlook.GetStanding() {
 	case apiv1.Outlook_RUNNING:
 		return "runs"
 	case apiv1.Outlook_EVICTED:
@@ -146,9 +147,9 @@ func Standing(clock render.Clock, o *apiv1.Outlook) string {
 	case apiv1.Outlook_STARTING:
 		return "starts now"
 	case apiv1.Outlook_PLANNED:
-		return clock.Time(o.GetStart())
+		return clock.Time(outlook.GetStart())
 	case apiv1.Outlook_WAITING:
-		return "waits (" + cmp.Or(o.GetReason().GetCode(), "no start planned") + ")"
+		return "waits (" + cmp.Or(outlook.GetReason().GetCode(), "no start planned") + ")"
 	}
 	return "-"
 }
@@ -181,14 +182,14 @@ func Difference(job *apiv1.SupposedJob) string {
 }
 
 // text is the answer for people.
-func text(call *tool.Call, rep *apiv1.SupposeReply) string {
+func text(call *tool.Call, reply *apiv1.SupposeReply) string {
 	var out strings.Builder
-	for _, note := range rep.GetNotes() {
+	for _, note := range reply.GetNotes() {
 		fmt.Fprintf(&out, "Supposed: %s\n", render.Clean(note))
 	}
-	jobs := rep.GetJobs()
+	jobs := reply.GetJobs()
 	if len(jobs) == 0 {
-		waiting := format.Plural(int(rep.GetSame()), "job waits", "jobs wait")
+		waiting := format.Plural(int(reply.GetSame()), "job waits", "jobs wait")
 		fmt.Fprintf(&out, "No start would move: %s as before.\n", waiting)
 		return out.String()
 	}
@@ -214,14 +215,14 @@ func text(call *tool.Call, rep *apiv1.SupposeReply) string {
 	if hidden := len(jobs) - len(shown); hidden > 0 {
 		fmt.Fprintf(&out, "... and %d more: --all lists them\n", hidden)
 	}
-	fmt.Fprintf(&out, "\n%s\n", Summary(rep))
+	fmt.Fprintf(&out, "\n%s\n", Summary(reply))
 	return out.String()
 }
 
 // Summary says in sentences how many jobs are concerned.
-func Summary(rep *apiv1.SupposeReply) string {
+func Summary(reply *apiv1.SupposeReply) string {
 	var earlier, later, gained int
-	for _, job := range rep.GetJobs() {
+	for _, job := range reply.GetJobs() {
 		switch delay, known := Delay(job); {
 		case known && delay > 0:
 			later++
@@ -235,15 +236,15 @@ func Summary(rep *apiv1.SupposeReply) string {
 		"%s earlier, %s later, %d waiting as before. Starting at once: %d now, %d then.",
 		format.Plural(earlier, "job", "jobs"),
 		format.Plural(later, "job", "jobs"),
-		rep.GetSame(),
-		rep.GetStartedBefore(),
-		rep.GetStartedAfter(),
+		reply.GetSame(),
+		reply.GetStartedBefore(),
+		reply.GetStartedAfter(),
 	)
 	if gained > 0 {
 		said += fmt.Sprintf("\n%s a start that had none.", format.Plural(gained, "job gets", "jobs get"))
 	}
-	if both := rep.GetBoth(); both > 0 && rep.GetDelay() != 0 {
-		mean := rep.GetDelay() / both
+	if both := reply.GetBoth(); both > 0 && reply.GetDelay() != 0 {
+		mean := reply.GetDelay() / both
 		word := "later"
 		if mean < 0 {
 			mean, word = -mean, "earlier"
@@ -255,16 +256,16 @@ func Summary(rep *apiv1.SupposeReply) string {
 			word,
 		)
 	}
-	if rep.GetTruncated() {
+	if reply.GetTruncated() {
 		said += "\nThe plans end at bf_max_job_test: jobs behind it are not in them."
 	}
 	return said
 }
 
 // document is the answer for programs. Times are seconds since 1970, spans seconds.
-func document(rep *apiv1.SupposeReply) tree.Object {
+func document(reply *apiv1.SupposeReply) tree.Object {
 	jobs := tree.List{}
-	for _, job := range rep.GetJobs() {
+	for _, job := range reply.GetJobs() {
 		row := tree.Object{
 			{Key: "job", Value: job.GetJob()},
 			{Key: "job_id", Value: job.GetJobId()},
@@ -281,33 +282,33 @@ func document(rep *apiv1.SupposeReply) tree.Object {
 		jobs = append(jobs, row)
 	}
 	notes := tree.List{}
-	for _, note := range rep.GetNotes() {
+	for _, note := range reply.GetNotes() {
 		notes = append(notes, note)
 	}
 	return tree.Object{
-		{Key: "time", Value: rep.GetNow() / tool.Second},
-		{Key: "event", Value: rep.GetSeq()},
+		{Key: "time", Value: reply.GetNow() / tool.Second},
+		{Key: "event", Value: reply.GetSeq()},
 		{Key: "notes", Value: notes},
 		{Key: "jobs", Value: jobs},
-		{Key: "unchanged", Value: rep.GetSame()},
-		{Key: "starting_before", Value: rep.GetStartedBefore()},
-		{Key: "starting_after", Value: rep.GetStartedAfter()},
-		{Key: "starts_on_both_sides", Value: rep.GetBoth()},
-		{Key: "delay_in_sum", Value: rep.GetDelay() / tool.Second},
-		{Key: "truncated", Value: rep.GetTruncated()},
+		{Key: "unchanged", Value: reply.GetSame()},
+		{Key: "starting_before", Value: reply.GetStartedBefore()},
+		{Key: "starting_after", Value: reply.GetStartedAfter()},
+		{Key: "starts_on_both_sides", Value: reply.GetBoth()},
+		{Key: "delay_in_sum", Value: reply.GetDelay() / tool.Second},
+		{Key: "truncated", Value: reply.GetTruncated()},
 	}
 }
 
-func outlookTree(o *apiv1.Outlook) tree.Object {
-	out := tree.Object{{Key: "standing", Value: strings.ToLower(o.GetStanding().String())}}
-	if hasStart(o) {
-		out = append(out, tree.Member{Key: "start", Value: o.GetStart() / tool.Second})
+func outlookTree(outlook *apiv1.Outlook) tree.Object {
+	object := tree.Object{{Key: "standing", Value: strings.ToLower(outlook.GetStanding().String())}}
+	if hasStart(outlook) {
+		object = append(object, tree.Member{Key: "start", Value: outlook.GetStart() / tool.Second})
 	}
-	if o.GetNodes() != "" {
-		out = append(out, tree.Member{Key: "nodes", Value: o.GetNodes()})
+	if outlook.GetNodes() != "" {
+		object = append(object, tree.Member{Key: "nodes", Value: outlook.GetNodes()})
 	}
-	if code := o.GetReason().GetCode(); code != "" {
-		out = append(out, tree.Member{Key: "reason", Value: code})
+	if code := outlook.GetReason().GetCode(); code != "" {
+		object = append(object, tree.Member{Key: "reason", Value: code})
 	}
-	return out
+	return object
 }

@@ -135,8 +135,8 @@ func (c *Call) run(args []string) error {
 	case c.Opts.On("version"):
 		return PrintVersion(c)
 	}
-	if v, ok := c.Opts.Get("verbose"); ok && v.From == opt.FromCommand {
-		c.trace = v.Count > 1 || !c.Command.OwnVerbose
+	if value, ok := c.Opts.Get("verbose"); ok && value.From == opt.FromCommand {
+		c.trace = value.Count > 1 || !c.Command.OwnVerbose
 	}
 	return c.Command.Run(c)
 }
@@ -244,7 +244,7 @@ func (c *Call) Cluster() string {
 }
 
 // RPC makes one call.
-func (c *Call) RPC(method string, req, resp proto.Message) error {
+func (c *Call) RPC(method string, request, resp proto.Message) error {
 	conn, err := c.ConnectFor(method)
 	if err != nil {
 		return err
@@ -253,14 +253,14 @@ func (c *Call) RPC(method string, req, resp proto.Message) error {
 	defer cancel()
 	began := c.Now()
 	endNote := c.NoteWaiting(method)
-	err = c.Patiently(ctx, func() error { return conn.Call(ctx, method, req, resp) })
+	err = c.Patiently(ctx, func() error { return conn.Call(ctx, method, request, resp) })
 	endNote()
-	c.Trace(method, began, req, resp)
+	c.Trace(method, began, request, resp)
 	return err
 }
 
 // Trace says on stderr what was asked, with -v.
-func (c *Call) Trace(method string, began time.Time, req, resp proto.Message) {
+func (c *Call) Trace(method string, began time.Time, request, resp proto.Message) {
 	if !c.trace {
 		return
 	}
@@ -269,7 +269,7 @@ func (c *Call) Trace(method string, began time.Time, req, resp proto.Message) {
 		"%s: %s: %d bytes asked, %d answered, %v\n",
 		c.Command.Name,
 		method,
-		proto.Size(req),
+		proto.Size(request),
 		proto.Size(resp),
 		c.Now().Sub(began).Round(10*time.Microsecond),
 	)
@@ -291,25 +291,25 @@ func (c *Call) RPCAll(list ...Request) error {
 	defer cancel()
 	began := c.Now()
 	waiting := make([]Pending, len(list))
-	for i, q := range list {
-		waiting[i], err = conn.Start(ctx, q.Method, q.Req)
+	for i, request := range list {
+		waiting[i], err = conn.Start(ctx, request.Method, request.Req)
 		if err != nil {
 			return err
 		}
 	}
-	for i, q := range list {
+	for i, request := range list {
 		sent := true
 		err := c.Patiently(ctx, func() error {
 			if sent {
 				sent = false
-				return waiting[i].Wait(q.Resp)
+				return waiting[i].Wait(request.Resp)
 			}
-			return conn.Call(ctx, q.Method, q.Req, q.Resp)
+			return conn.Call(ctx, request.Method, request.Req, request.Resp)
 		})
 		if err != nil {
 			return err
 		}
-		c.Trace(q.Method, began, q.Req, q.Resp)
+		c.Trace(request.Method, began, request.Req, request.Resp)
 	}
 	return nil
 }
@@ -332,7 +332,7 @@ func (c *Call) Repeat(once func() error) error {
 	if !c.Opts.On("iterate") {
 		return once()
 	}
-	sec, ok := PositiveNumber(text)
+	seconds, ok := PositiveNumber(text)
 	if !ok {
 		return c.Errorf("--iterate=%s: expected a number of seconds above zero", text)
 	}
@@ -343,7 +343,7 @@ func (c *Call) Repeat(once func() error) error {
 		if err := c.Out.Flush(); err != nil {
 			return err
 		}
-		c.Pause(c.Ctx, time.Duration(sec)*time.Second)
+		c.Pause(c.Ctx, time.Duration(seconds)*time.Second)
 		if c.Ctx.Err() != nil {
 			return nil
 		}
@@ -367,7 +367,7 @@ func (c *Call) Exact() error {
 }
 
 // WriteOut appends to the output; the error shows when it is flushed.
-func (c *Call) WriteOut(b []byte) error {
-	_, err := c.Out.Write(b)
+func (c *Call) WriteOut(data []byte) error {
+	_, err := c.Out.Write(data)
 	return err
 }

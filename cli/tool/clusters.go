@@ -65,15 +65,15 @@ func (c *Call) clustersOr(unknown func(name string) (*Call, error)) ([]*Call, er
 	if err := c.RPC(MethodPing, &apiv1.PingRequest{}, &ping); err != nil {
 		return nil, err
 	}
-	var out []*Call
+	var calls []*Call
 	for _, name := range everyCluster(names, &ping) {
 		sub, err := c.forCluster(name, &ping, unknown)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, sub)
+		calls = append(calls, sub)
 	}
-	return out, nil
+	return calls, nil
 }
 
 // everyCluster puts this cluster and all that it knows in the place of the word all, and names
@@ -142,13 +142,13 @@ func (c *Call) withName(name string) *Call {
 
 // inCluster is the world of a command that is typed at the socket of another cluster.
 func (e *Env) inCluster(name, socket string) *Env {
-	out := *e
-	out.Environ = slices.DeleteFunc(slices.Clone(e.Environ), func(entry string) bool {
+	env := *e
+	env.Environ = slices.DeleteFunc(slices.Clone(e.Environ), func(entry string) bool {
 		return strings.HasPrefix(entry, "MUSTER_SOCKET=") || strings.HasPrefix(entry, "MUSTER_SERVER=")
 	})
-	out.Environ = append(out.Environ, "MUSTER_SOCKET="+socket)
-	out.Dial = func(ctx context.Context) (Conn, error) {
-		conn, err := out.DialController(ctx)
+	env.Environ = append(env.Environ, "MUSTER_SOCKET="+socket)
+	env.Dial = func(ctx context.Context) (Conn, error) {
+		conn, err := env.DialController(ctx)
 		var gone *Unreachable
 		if errors.As(err, &gone) {
 			gone.cluster = name
@@ -168,8 +168,8 @@ func (e *Env) inCluster(name, socket string) *Env {
 		}
 		return conn, nil
 	}
-	out.DialPast = out.DialAccounting
-	return &out
+	env.DialPast = env.DialAccounting
+	return &env
 }
 
 // RunIn runs a command in the cluster of a call of Clusters, and ends its connections.

@@ -65,10 +65,10 @@ func (c *Command) Set() *opt.Set {
 // AllOptions adds help, usage, version and verbose where the table does not
 // say something of its own about them.
 func (c *Command) AllOptions() []opt.Option {
-	out := append(make([]opt.Option, 0, len(c.Options)+4), c.Options...)
+	options := append(make([]opt.Option, 0, len(c.Options)+4), c.Options...)
 	taken := func(letter, long string) bool {
-		for _, o := range c.Options {
-			if (letter != "" && o.Short == letter) || o.Long == long {
+		for _, option := range c.Options {
+			if (letter != "" && option.Short == letter) || option.Long == long {
 				return true
 			}
 		}
@@ -81,7 +81,7 @@ func (c *Command) AllOptions() []opt.Option {
 		if taken(option.Short, "") {
 			option.Short = ""
 		}
-		out = append(out, option)
+		options = append(options, option)
 	}
 	add(opt.Option{Long: "help", Short: "h", Help: "print this help"})
 	add(opt.Option{Long: "usage", Help: "print a short form of this help"})
@@ -93,7 +93,7 @@ func (c *Command) AllOptions() []opt.Option {
 		},
 	)
 	add(opt.Option{Long: "version", Short: "V", Help: "print the version"})
-	return out
+	return options
 }
 
 // Paragraphs are what is said about the command.

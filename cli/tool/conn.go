@@ -20,11 +20,11 @@ import (
 // Conn is a connection to the controller.
 type Conn interface {
 	// Call makes one call; errors of the server and of the way there are *rpcstatus.Error.
-	Call(ctx context.Context, method string, req, resp proto.Message) error
+	Call(ctx context.Context, method string, request, resp proto.Message) error
 	// Start sends a request without waiting, so that several can be on their way.
-	Start(ctx context.Context, method string, req proto.Message) (Pending, error)
+	Start(ctx context.Context, method string, request proto.Message) (Pending, error)
 	// Stream makes a call that is answered by several messages.
-	Stream(ctx context.Context, method string, req proto.Message) (Receiver, error)
+	Stream(ctx context.Context, method string, request proto.Message) (Receiver, error)
 	Close() error
 }
 
@@ -80,6 +80,7 @@ const (
 	MethodRevokeHost      = "/muster.v1.Cluster/RevokeHost"
 	MethodListOrphans     = "/muster.v1.Cluster/ListOrphans"
 	MethodKillOrphans     = "/muster.v1.Cluster/KillOrphans"
+	MethodAdoptOrphans    = "/muster.v1.Cluster/AdoptOrphans"
 	MethodWatchHolds      = "/muster.v1.Cluster/WatchHolds"
 	MethodPodsOver        = "/muster.v1.Cluster/PodsOver"
 	MethodStepUsage       = "/muster.v1.Cluster/StepUsage"
@@ -130,16 +131,18 @@ const (
 // framedConn is the framed protocol's client as a Conn.
 type framedConn struct{ *client.Client }
 
-func (c framedConn) Start(ctx context.Context, method string, req proto.Message) (Pending, error) {
-	return c.Client.Start(ctx, method, req)
+func (c framedConn) Start(
+	ctx context.Context, method string, request proto.Message,
+) (Pending, error) {
+	return c.Client.Start(ctx, method, request)
 }
 
 func (c framedConn) Stream(
 	ctx context.Context,
 	method string,
-	req proto.Message,
+	request proto.Message,
 ) (Receiver, error) {
-	return c.Client.Stream(ctx, method, req)
+	return c.Client.Stream(ctx, method, request)
 }
 
 // DialController connects to the controller of this host.
@@ -235,23 +238,23 @@ type Unreachable struct {
 
 // Error is one line with the cure.
 func (u *Unreachable) Error() string {
-	why := "nothing listens on it"
+	reason := "nothing listens on it"
 	switch {
 	case errors.Is(u.err, context.DeadlineExceeded):
-		why = "no daemon answers on it"
+		reason = "no daemon answers on it"
 	case denied(u.socket):
-		why = "this user may not open it"
+		reason = "this user may not open it"
 	}
 	if u.cluster != "" {
 		return fmt.Sprintf(
 			"cluster %s: %s: %s at %s; start its controller or, on a host without one, its login agent (muster-agent --login), or correct the path with sacctmgr modify cluster %s set socket=PATH",
-			u.cluster, spec.CodeUnreachable, why, u.socket, u.cluster,
+			u.cluster, spec.CodeUnreachable, reason, u.socket, u.cluster,
 		)
 	}
 	return fmt.Sprintf(
 		"%s: %s at %s; start the controller (muster up, or its service), on another machine its agent (muster-agent --login), or name the socket in MUSTER_SOCKET",
 		spec.CodeUnreachable,
-		why,
+		reason,
 		u.socket,
 	)
 }
@@ -270,8 +273,8 @@ func denied(path string) bool {
 // $MUSTER_SOCKET and accounting.sock beside it, else what muster.yaml says,
 // else the defaults.
 func (e *Env) Sockets() (controller, past string, err error) {
-	if s := e.Getenv("MUSTER_SOCKET"); s != "" {
-		return s, s[:strings.LastIndexByte(s, '/')+1] + "accounting.sock", nil
+	if text := e.Getenv("MUSTER_SOCKET"); text != "" {
+		return text, text[:strings.LastIndexByte(text, '/')+1] + "accounting.sock", nil
 	}
 	path := e.Getenv("MUSTER_CONFIG")
 	named := path != ""
@@ -294,25 +297,26 @@ func (e *Env) Sockets() (controller, past string, err error) {
 func socketsIn(yaml, path string) (controller, past string, err error) {
 	found := map[string]string{}
 	for line := range strings.Lines(yaml) {
-		key, val, ok := strings.Cut(line, ":")
+		key, value, ok := strings.Cut(line, ":")
 		if !ok || (key != "socket" && key != "run_dir" && key != "accounting_socket") {
 			continue
 		}
-		val = strings.TrimSpace(val)
-		if at := strings.Index(val, " #"); at >= 0 {
-			val = strings.TrimSpace(val[:at])
+		value = strings.TrimSpace(value)
+		if at := strings.Index(value, " #"); at >= 0 {
+			value = strings.TrimSpace(value[:at])
 		}
-		if n := len(val); n >= 2 && (val[0] == '"' || val[0] == '\'') && val[n-1] == val[0] {
-			val = val[1 : n-1]
+		if n := len(value); n >= 2 && (value[0] == '"' || value[0] == '\'') &&
+			value[n-1] == value[0] {
+			value = value[1 : n-1]
 		}
-		if strings.ContainsAny(val, "\"'\\&*|>{[") {
+		if strings.ContainsAny(value, "\"'\\&*|>{[") {
 			return "", "", fmt.Errorf(
 				"%s: %s: only a plain value is understood by the tools: write it without YAML's marks, or set MUSTER_SOCKET",
 				path,
 				key,
 			)
 		}
-		found[key] = val
+		found[key] = value
 	}
 	at := func(p string) string {
 		if !strings.HasPrefix(p, "/") {
@@ -359,16 +363,17 @@ func ExplainError(err error) Refusal {
 		if r := st.Refusal(); r != nil {
 			return refusalOf(r)
 		}
-		out := Refusal{Text: st.Message}
+		refusal := Refusal{Text: st.Message}
 		outcome, _ := st.Detail(framed.DetailOutcome)
-		out.Lost = outcome == framed.OutcomeUnknown
+		refusal.Lost = outcome == framed.OutcomeUnknown
 		switch st.Wire {
 		case rpcstatus.DeadlineExceeded:
-			out.Code, out.Text = spec.CodeSocketTimeout, spec.CodeSocketTimeout.String()
+			refusal.Code, refusal.Text = spec.CodeSocketTimeout, spec.CodeSocketTimeout.String()
 		case rpcstatus.Unavailable:
-			out.Code, out.Text = spec.CodeUnreachable, spec.CodeUnreachable.String()+": "+st.Message
+			refusal.Code, refusal.Text = spec.CodeUnreachable,
+				spec.CodeUnreachable.String()+": "+st.Message
 		}
-		return out
+		return refusal
 	case errors.As(err, &own):
 		return refusalOf(own)
 	}

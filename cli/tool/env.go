@@ -203,18 +203,19 @@ func niceValue() int {
 
 // rlimits are the soft limits of this process that jobs can inherit.
 func rlimits() []*apiv1.Count {
-	var out []*apiv1.Count
-	for _, l := range spec.ResourceLimits() {
+	var counts []*apiv1.Count
+	for _, limit := range spec.ResourceLimits() {
 		var r unix.Rlimit
-		if unix.Getrlimit(int(l.Number), &r) != nil {
+		if unix.Getrlimit(int(limit.Number), &r) != nil {
 			continue
 		}
-		if l.Number == unix.RLIMIT_NOFILE {
+		if limit.Number == unix.RLIMIT_NOFILE {
 			r.Cur = startedOpenFiles(r)
 		}
-		out = append(out, &apiv1.Count{Name: l.Name, N: int64(r.Cur)}) // RLIM_INFINITY becomes -1
+		// RLIM_INFINITY becomes -1
+		counts = append(counts, &apiv1.Count{Name: limit.Name, N: int64(r.Cur)})
 	}
-	return out
+	return counts
 }
 
 // startedOpenFiles is the soft limit of open files with which this process was started. The Go
@@ -240,11 +241,11 @@ func startedOpenFiles(now unix.Rlimit) uint64 {
 const usualOpenFiles = 1024
 
 func terminal(stream any) bool {
-	f, ok := stream.(*os.File)
+	file, ok := stream.(*os.File)
 	if !ok {
 		return false
 	}
-	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	_, err := unix.IoctlGetTermios(int(file.Fd()), unix.TCGETS)
 	return err == nil
 }
 
@@ -261,6 +262,16 @@ func ownCPUs() spec.Bitset {
 		}
 	}
 	return out
+}
+
+// UnknownUser is the first of some users, by name or number, whom this host does not know.
+func (e *Env) UnknownUser(users []string) string {
+	for _, user := range users {
+		if _, err := strconv.ParseUint(user, 10, 32); err != nil && e.UserID(user) == "" {
+			return user
+		}
+	}
+	return ""
 }
 
 // LookupUID finds the number of a user of this host.

@@ -9,18 +9,18 @@ import (
 
 // Spelling is how an option is written: -t, --time=<time>.
 func Spelling(option *opt.Option) string {
-	var b strings.Builder
+	var text strings.Builder
 	if option.Short != "" {
-		fmt.Fprintf(&b, "-%s, ", option.Short)
+		fmt.Fprintf(&text, "-%s, ", option.Short)
 	}
-	b.WriteString("--" + option.Long)
+	text.WriteString("--" + option.Long)
 	switch {
 	case option.Maybe:
-		b.WriteString("[=" + option.Arg + "]")
+		text.WriteString("[=" + option.Arg + "]")
 	case option.Arg != "":
-		b.WriteString("=" + option.Arg)
+		text.WriteString("=" + option.Arg)
 	}
-	return b.String()
+	return text.String()
 }
 
 // Lines breaks text at blanks into lines of at most width bytes.
@@ -79,15 +79,15 @@ func Explain(option *opt.Option) string {
 
 // UsageText is --usage.
 func UsageText(command *Command) string {
-	var b strings.Builder
+	var text strings.Builder
 	for i, u := range command.Usage {
 		lead := "Usage: "
 		if i > 0 {
 			lead = "       "
 		}
-		b.WriteString(strings.TrimRight(lead+command.Called()+" "+u, " ") + "\n")
+		text.WriteString(strings.TrimRight(lead+command.Called()+" "+u, " ") + "\n")
 	}
-	return b.String()
+	return text.String()
 }
 
 // Called is how the command is typed.
@@ -100,19 +100,19 @@ func (c *Command) Called() string {
 
 // HelpText is --help.
 func HelpText(command *Command) string {
-	var b strings.Builder
-	b.WriteString(UsageText(command))
-	b.WriteString("\n" + strings.ToUpper(command.Summary[:1]) + command.Summary[1:] + ".\n")
+	var text strings.Builder
+	text.WriteString(UsageText(command))
+	text.WriteString("\n" + strings.ToUpper(command.Summary[:1]) + command.Summary[1:] + ".\n")
 	for _, p := range command.Paragraphs() {
-		b.WriteString("\n" + strings.Join(Lines(p, HelpWidth), "\n") + "\n")
+		text.WriteString("\n" + strings.Join(Lines(p, HelpWidth), "\n") + "\n")
 	}
 	if len(command.Verbs) > 0 {
-		b.WriteString("\nCommands:\n")
-		for _, v := range command.Verbs {
-			Item(&b, strings.TrimSpace(v.Name+" "+v.Args), v.Help)
+		text.WriteString("\nCommands:\n")
+		for _, verb := range command.Verbs {
+			Item(&text, strings.TrimSpace(verb.Name+" "+verb.Args), verb.Help)
 		}
 	}
-	b.WriteString("\nOptions:\n")
+	text.WriteString("\nOptions:\n")
 	options := command.AllOptions()
 	refused := 0
 	for i := range options {
@@ -120,33 +120,33 @@ func HelpText(command *Command) string {
 			refused++
 			continue
 		}
-		Item(&b, Spelling(&options[i]), Explain(&options[i]))
+		Item(&text, Spelling(&options[i]), Explain(&options[i]))
 	}
 	if refused > 0 {
-		b.WriteString("\nKnown, and refused by name in this release:\n")
+		text.WriteString("\nKnown, and refused by name in this release:\n")
 		for i := range options {
 			if options[i].Refused != "" {
-				Item(&b, Spelling(&options[i]), options[i].Refused)
+				Item(&text, Spelling(&options[i]), options[i].Refused)
 			}
 		}
 	}
 	section := func(title string, list []Variable) {
 		if len(list) > 0 {
-			b.WriteString("\n" + title + ":\n")
-			for _, v := range list {
-				Item(&b, v.Name, v.Help)
+			text.WriteString("\n" + title + ":\n")
+			for _, variable := range list {
+				Item(&text, variable.Name, variable.Help)
 			}
 		}
 	}
 	section("Environment", append(append([]Variable(nil), command.Env...), CommonVariables()...))
 	section("Exit codes", command.Exits)
 	if len(command.Example) > 0 {
-		b.WriteString("\nExamples:\n")
-		for _, x := range command.Example {
-			fmt.Fprintf(&b, "  %s\n      %s\n", x.Line, x.What)
+		text.WriteString("\nExamples:\n")
+		for _, example := range command.Example {
+			fmt.Fprintf(&text, "  %s\n      %s\n", example.Line, example.What)
 		}
 	}
-	return b.String()
+	return text.String()
 }
 
 func CommonVariables() []Variable {
@@ -169,7 +169,7 @@ func PrintVersion(call *Call) error {
 }
 
 // PrintRelease prints Muster's own version beside Slurm's.
-func PrintRelease(c *Call) error {
-	_, err := fmt.Fprintf(c.Out, "muster %s (speaks Slurm %s)\n", c.Version, SlurmVersion)
+func PrintRelease(call *Call) error {
+	_, err := fmt.Fprintf(call.Out, "muster %s (speaks Slurm %s)\n", call.Version, SlurmVersion)
 	return err
 }

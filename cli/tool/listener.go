@@ -23,13 +23,13 @@ const listenEvery = 500
 // with the next line. What is not a pipe, socket or terminal is read for ever.
 func WhileRead(ctx context.Context, stream io.Writer) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
-	f, ok := stream.(*os.File)
+	file, ok := stream.(*os.File)
 	if !ok {
 		return ctx, cancel
 	}
 	go func() {
 		// No event is asked for: an error and a hangup are always told.
-		fds := []unix.PollFd{{Fd: int32(f.Fd())}}
+		fds := []unix.PollFd{{Fd: int32(file.Fd())}}
 		for ctx.Err() == nil {
 			n, err := unix.Poll(fds, listenEvery)
 			if err != nil && !errors.Is(err, unix.EINTR) {

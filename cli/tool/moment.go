@@ -19,9 +19,11 @@ func (e *Env) ParseMoment(text string) (*apiv1.Moment, error) {
 		}
 		return &apiv1.Moment{Seq: seq}, nil
 	}
-	sec, err := format.ParseTime(text, format.Moment{Now: e.Now().Unix(), Loc: e.Loc, Past: true})
+	seconds, err := format.ParseTime(
+		text, format.Moment{Now: e.Now().Unix(), Loc: e.Loc, Past: true},
+	)
 	if err != nil {
 		return nil, fmt.Errorf("%s", BadTimeText(text))
 	}
-	return &apiv1.Moment{At: max(sec*Second, 1)}, nil
+	return &apiv1.Moment{At: max(seconds*Second, 1)}, nil
 }

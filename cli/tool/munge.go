@@ -163,7 +163,7 @@ func readCredential(from net.Conn) (string, error) {
 // singleBytes reads one byte at a time, and so never more than was asked for.
 type singleBytes struct{ net.Conn }
 
-func (s singleBytes) Read(b []byte) (int, error) { return s.Conn.Read(b[:min(1, len(b))]) }
+func (s singleBytes) Read(data []byte) (int, error) { return s.Conn.Read(data[:min(1, len(data))]) }
 
 // mungeProgram is where muster-munge is: beside this program, or else on the search path.
 func (e *Env) mungeProgram() string {

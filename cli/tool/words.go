@@ -22,12 +22,12 @@ func ReadAll(r io.Reader, most int64) ([]byte, error) {
 }
 
 func ReadFile(path string, most int64) ([]byte, error) {
-	f, err := os.Open(path)
+	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	return ReadAll(f, most)
+	defer file.Close()
+	return ReadAll(file, most)
 }
 
 // ParseWindow reads 1h, 7d.
@@ -65,17 +65,19 @@ func localZone() string {
 // BadTimeText is the line that Slurm prints about a time it cannot read; the
 // position is that of the first character that fits no time.
 func BadTimeText(text string) string {
-	pos := 0
+	position := 0
 	lower := strings.ToLower(text)
 	for _, word := range [...]string{"now", "today", "tomorrow", "midnight", "noon", "fika", "teatime"} {
 		if strings.HasPrefix(lower, word) {
-			pos = len(word)
+			position = len(word)
 		}
 	}
-	for pos < len(text) && (text[pos] >= '0' && text[pos] <= '9' || strings.IndexByte("-:/.+T", text[pos]) >= 0) {
-		pos++
+	for position < len(text) &&
+		(text[position] >= '0' && text[position] <= '9' ||
+			strings.IndexByte("-:/.+T", text[position]) >= 0) {
+		position++
 	}
-	return fmt.Sprintf("Invalid time specification (pos=%d): %s", pos, text)
+	return fmt.Sprintf("Invalid time specification (pos=%d): %s", position, text)
 }
 
 // ParseStepID reads 12.0 or 36_4.0.
@@ -87,8 +89,8 @@ func ParseStepID(id string) (job string, step int32, ok bool) {
 
 // ValidJob tells what can name a job: 12, 36_4, 36_[1-3,7].
 func ValidJob(id string) bool {
-	num, task, isTask := strings.Cut(id, "_")
-	if n := LeadingDigits(num); n == 0 || n != len(num) || strings.Trim(num, "0") == "" {
+	number, task, isTask := strings.Cut(id, "_")
+	if n := LeadingDigits(number); n == 0 || n != len(number) || strings.Trim(number, "0") == "" {
 		return false
 	}
 	if !isTask || task == "*" {
@@ -105,38 +107,38 @@ func Itoa[T ~int | ~int32 | ~int64 | ~uint32 | ~uint64](n T) string {
 }
 
 // SplitList splits at commas and leaves empty parts out.
-func SplitList(s string) []string {
-	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' })
+func SplitList(text string) []string {
+	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' })
 }
 
 // PositiveNumber reads a whole number above zero.
-func PositiveNumber(s string) (int64, bool) {
-	n, err := strconv.ParseInt(s, 10, 32)
+func PositiveNumber(text string) (int64, bool) {
+	n, err := strconv.ParseInt(text, 10, 32)
 	return n, err == nil && n > 0
 }
 
-func LeadingDigits(s string) int {
+func LeadingDigits(text string) int {
 	n := 0
-	for n < len(s) && s[n] >= '0' && s[n] <= '9' {
+	for n < len(text) && text[n] >= '0' && text[n] <= '9' {
 		n++
 	}
 	return n
 }
 
 // SplitJobs splits a list of jobs at commas outside brackets: 12,36_[5-7,9].
-func SplitJobs(s string) []string {
+func SplitJobs(text string) []string {
 	var out []string
 	depth, from := 0, 0
-	for i := 0; i <= len(s); i++ {
+	for i := 0; i <= len(text); i++ {
 		switch {
-		case i == len(s) || (s[i] == ',' && depth == 0):
+		case i == len(text) || (text[i] == ',' && depth == 0):
 			if i > from {
-				out = append(out, s[from:i])
+				out = append(out, text[from:i])
 			}
 			from = i + 1
-		case s[i] == '[':
+		case text[i] == '[':
 			depth++
-		case s[i] == ']' && depth > 0:
+		case text[i] == ']' && depth > 0:
 			depth--
 		}
 	}

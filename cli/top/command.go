@@ -110,8 +110,8 @@ func (s *session) wait() tea.Cmd {
 }
 
 // Update implements tea.Model.
-func (s *session) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
-	switch msg := msg.(type) {
+func (s *session) Update(message tea.Msg) (tea.Model, tea.Cmd) {
+	switch msg := message.(type) {
 	case tea.WindowSizeMsg:
 		s.model.width, s.model.height = max(msg.Width, 20), max(msg.Height, 6)
 	case tea.KeyMsg:
@@ -145,15 +145,15 @@ func (s *session) View() string { return s.model.drawScreen() }
 
 // press takes a message of keys. Several keys that arrive together, as of a key that is held
 // down, are one message with all of their runes. Pasted text is text, never keys.
-func (s *session) press(msg tea.KeyMsg) tea.Cmd {
-	if msg.Paste && !s.model.typing && !s.model.dating {
+func (s *session) press(message tea.KeyMsg) tea.Cmd {
+	if message.Paste && !s.model.typing && !s.model.dating {
 		return nil
 	}
-	if msg.Type != tea.KeyRunes || msg.Alt {
-		return s.do(s.model.handleKey(msg.String()))
+	if message.Type != tea.KeyRunes || message.Alt {
+		return s.do(s.model.handleKey(message.String()))
 	}
 	var all []tea.Cmd
-	for _, r := range msg.Runes {
+	for _, r := range message.Runes {
 		all = append(all, s.do(s.model.handleKey(string(r))))
 	}
 	return tea.Batch(all...)
@@ -212,8 +212,8 @@ func (s *session) fetchLists(
 	moment *apiv1.Moment,
 ) (*apiv1.ListJobsReply, *apiv1.ListNodesReply, error) {
 	jobs := &apiv1.ListJobsReply{}
-	ask := &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{AllStates: true}, Moment: moment}
-	if err := fetch.Jobs(s.call, ask, jobs); err != nil {
+	request := &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{AllStates: true}, Moment: moment}
+	if err := fetch.Jobs(s.call, request, jobs); err != nil {
 		return nil, nil, err
 	}
 	nodes := &apiv1.ListNodesReply{}
@@ -339,8 +339,8 @@ func (s *session) change(e effect) told {
 	if err != nil {
 		return refusal(err)
 	}
-	for _, r := range results.GetResults() {
-		if refused := r.GetError(); refused != nil {
+	for _, result := range results.GetResults() {
+		if refused := result.GetError(); refused != nil {
 			return told{message: strings.TrimSpace(refused.GetText() + " " + refused.GetDetail())}
 		}
 	}

@@ -94,16 +94,16 @@ func newModel(env *tool.Env, user string) *model {
 
 // text writes jobs as the other commands do.
 func (m *model) text() *render.JobView {
-	v := &render.JobView{Env: m.env}
-	v.Clock = render.NewClock(m.env)
-	v.Now = m.jobs.GetNow()
-	return v
+	view := &render.JobView{Env: m.env}
+	view.Clock = render.NewClock(m.env)
+	view.Now = m.jobs.GetNow()
+	return view
 }
 
 // shownJobs are the jobs of the queue that fit the filter, in their order.
 func (m *model) shownJobs() []*apiv1.JobInfo {
 	text, wanted := m.text(), render.ParseJobFilter(m.filter)
-	var out []*apiv1.JobInfo
+	var jobs []*apiv1.JobInfo
 	for _, job := range m.jobs.GetJobs() {
 		if m.mine && job.GetUser() != m.user {
 			continue
@@ -112,14 +112,14 @@ func (m *model) shownJobs() []*apiv1.JobInfo {
 			continue
 		}
 		if wanted.Matches(job, text) {
-			out = append(out, job)
+			jobs = append(jobs, job)
 		}
 	}
-	slices.SortStableFunc(out, m.jobOrder())
+	slices.SortStableFunc(jobs, m.jobOrder())
 	if m.reversed[queuePage] {
-		slices.Reverse(out)
+		slices.Reverse(jobs)
 	}
-	return out
+	return jobs
 }
 
 func (m *model) jobOrder() func(a, b *apiv1.JobInfo) int {
@@ -156,7 +156,7 @@ func nodeSorts() []string { return []string{"name", "state", "gpus", "cpus"} }
 // shownNodes are the nodes that have each word of the filter.
 func (m *model) shownNodes() []*apiv1.NodeInfo {
 	words := strings.Fields(strings.ToLower(m.filter))
-	var out []*apiv1.NodeInfo
+	var nodes []*apiv1.NodeInfo
 	for _, node := range m.nodes.GetNodes() {
 		all := strings.ToLower(
 			strings.Join(
@@ -167,14 +167,14 @@ func (m *model) shownNodes() []*apiv1.NodeInfo {
 			),
 		)
 		if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(all, w) }) {
-			out = append(out, node)
+			nodes = append(nodes, node)
 		}
 	}
-	slices.SortStableFunc(out, m.nodeOrder())
+	slices.SortStableFunc(nodes, m.nodeOrder())
 	if m.reversed[m.page] {
-		slices.Reverse(out)
+		slices.Reverse(nodes)
 	}
-	return out
+	return nodes
 }
 
 func (m *model) nodeOrder() func(a, b *apiv1.NodeInfo) int {
@@ -190,8 +190,8 @@ func (m *model) nodeOrder() func(a, b *apiv1.NodeInfo) int {
 }
 
 func heldGPUs(node *apiv1.NodeInfo) (held int) {
-	for _, g := range node.GetGpus() {
-		if g.GetAllocated() {
+	for _, gpu := range node.GetGpus() {
+		if gpu.GetAllocated() {
 			held++
 		}
 	}
@@ -205,13 +205,13 @@ type gpuRow struct {
 }
 
 func (m *model) shownGPUs() []gpuRow {
-	var out []gpuRow
-	for _, n := range m.shownNodes() {
-		for _, g := range render.AllGPUs(n) {
-			out = append(out, gpuRow{n, g})
+	var rows []gpuRow
+	for _, node := range m.shownNodes() {
+		for _, gpu := range render.AllGPUs(node) {
+			rows = append(rows, gpuRow{node, gpu})
 		}
 	}
-	return out
+	return rows
 }
 
 // countRows is how many rows the page has.
@@ -261,70 +261,70 @@ func nameOf(job *apiv1.JobInfo) string {
 }
 
 func (m *model) findJob(id uint32) *apiv1.JobInfo {
-	for _, j := range m.jobs.GetJobs() {
-		if j.GetJobId() == id {
-			return j
+	for _, job := range m.jobs.GetJobs() {
+		if job.GetJobId() == id {
+			return job
 		}
 	}
 	return nil
 }
 
 // handleKey does what a key says, by the name that bubbletea gives it.
-func (m *model) handleKey(k string) effect {
+func (m *model) handleKey(key string) effect {
 	m.message = ""
 	switch {
 	case m.asking.verb != "":
 		asked := m.asking
 		m.asking = effect{}
-		if k == "y" || k == "Y" {
+		if key == "y" || key == "Y" {
 			return asked
 		}
 		m.message = "nothing was done"
 		return effect{}
 	case m.typing:
-		return m.typed(k)
+		return m.typed(key)
 	case m.dating:
-		return m.typeDate(k)
+		return m.typeDate(key)
 	case m.help:
 		m.help = false
 		return effect{}
 	case m.detail != nil:
-		return m.detailKey(k)
+		return m.detailKey(key)
 	}
-	return m.listKey(k)
+	return m.listKey(key)
 }
 
 // typed edits the filter.
-func (m *model) typed(k string) effect {
-	switch k {
+func (m *model) typed(key string) effect {
+	switch key {
 	case "enter":
 		m.typing = false
 	case "esc":
 		m.typing, m.filter = false, ""
 	default:
-		m.filter = edit(m.filter, k)
+		m.filter = edit(m.filter, key)
 	}
 	m.cursor[m.page], m.first[m.page] = 0, 0
 	return effect{}
 }
 
 // edit is a text that is being typed, after one more key.
-func edit(text, k string) string {
+func edit(text, key string) string {
 	switch {
-	case k == "backspace":
+	case key == "backspace":
 		runes := []rune(text)
 		return string(runes[:max(len(runes)-1, 0)])
-	case k == "ctrl+u":
+	case key == "ctrl+u":
 		return ""
-	case len([]rune(k)) == 1:
-		return text + k
+	case len([]rune(key)) == 1:
+		return text + key
 	}
 	return text
 }
 
 // typeDate edits the moment, and goes there with Enter.
-func (m *model) typeDate(k string) effect {
-	switch k {
+func (m *model) typeDate(key string) effect {
+	switch key {
 	case "enter":
 		m.dating = false
 		text := strings.TrimSpace(m.date)
@@ -340,7 +340,7 @@ func (m *model) typeDate(k string) effect {
 	case "esc":
 		m.dating = false
 	default:
-		m.date = edit(m.date, k)
+		m.date = edit(m.date, key)
 	}
 	return effect{}
 }
@@ -359,8 +359,8 @@ func (m *model) travelTo(moment *apiv1.Moment) effect {
 }
 
 // stepOf is how far a key goes in time; 0 if it does not.
-func stepOf(k string) spec.Span {
-	switch k {
+func stepOf(key string) spec.Span {
+	switch key {
 	case "[":
 		return -spec.Minute
 	case "]":
@@ -386,19 +386,19 @@ func (m *model) step(by spec.Span) effect {
 	return m.travelTo(&apiv1.Moment{At: max(from+int64(by), 1)})
 }
 
-func (m *model) listKey(k string) effect {
-	if m.moveKey(k) {
+func (m *model) listKey(key string) effect {
+	if m.moveKey(key) {
 		return effect{}
 	}
-	if by := stepOf(k); by != 0 {
+	if by := stepOf(key); by != 0 {
 		return m.step(by)
 	}
 	id, job := m.chosen()
-	switch k {
+	switch key {
 	case "q", "ctrl+c":
 		return effect{quit: true}
 	case "1", "2", "3":
-		m.page = page(k[0] - '1')
+		m.page = page(key[0] - '1')
 	case "tab":
 		m.page = (m.page + 1) % 3
 	case "/":
@@ -436,7 +436,7 @@ func (m *model) listKey(k string) effect {
 			return effect{why: id}
 		}
 	case "c", "h":
-		m.ask(k, id, job)
+		m.ask(key, id, job)
 	}
 	return effect{}
 }
@@ -454,13 +454,13 @@ func (m *model) openNode() {
 const pastStays = "the past cannot be changed: n goes to the present"
 
 // ask asks before something is changed.
-func (m *model) ask(k, id string, job *apiv1.JobInfo) {
+func (m *model) ask(key, id string, job *apiv1.JobInfo) {
 	switch {
 	case m.moment != nil:
 		m.message = pastStays
 	case id == "" || job == nil:
 		m.message = "no job is chosen"
-	case k == "c":
+	case key == "c":
 		m.asking = effect{verb: "cancel", target: id}
 	case spec.JobState(job.GetState()) != spec.Pending:
 		m.message = "only jobs that wait can be held"
@@ -472,11 +472,11 @@ func (m *model) ask(k, id string, job *apiv1.JobInfo) {
 }
 
 // moveKey moves the cursor; false if the key is not for that.
-func (m *model) moveKey(k string) bool {
+func (m *model) moveKey(key string) bool {
 	at := m.cursor[m.page]
 	all := m.countRows()
 	rows := m.visibleRows()
-	switch k {
+	switch key {
 	case "down", "j":
 		at++
 	case "up", "k":
@@ -497,10 +497,10 @@ func (m *model) moveKey(k string) bool {
 }
 
 // detailKey moves within a text, or leaves it.
-func (m *model) detailKey(k string) effect {
+func (m *model) detailKey(key string) effect {
 	d, rows := m.detail, m.height-3
 	last := max(len(d.lines)-rows, 0)
-	switch k {
+	switch key {
 	case "q", "esc", "enter", "left":
 		m.detail = nil
 	case "ctrl+c":

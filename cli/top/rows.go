@@ -193,9 +193,9 @@ func (m *model) nodeList() []string {
 			if node.GetLoadMilli() >= 0 {
 				load = render.Milli(node.GetLoadMilli())
 			}
-			v := m.text()
-			row = append(row, cellText{v.Memory(node.GetMemAlloc()) + "/" +
-				v.Memory(node.GetMem()), plain}, cellText{load, plain},
+			view := m.text()
+			row = append(row, cellText{view.Memory(node.GetMemAlloc()) + "/" +
+				view.Memory(node.GetMem()), plain}, cellText{load, plain},
 				cellText{strconv.FormatUint(uint64(node.GetJobsRunning()), 10), plain}, cellText{render.CleanLine(strings.Join(node.GetPartitions(), ",")), plain})
 		}
 		return append(row, cellText{render.CleanLine(node.GetReason()), dim})
@@ -358,8 +358,8 @@ func (m *model) jobText(
 	add("asked for", render.TRESText(job.GetReqTres()))
 	for _, node := range job.GetAllocation() {
 		var gpus []string
-		for _, g := range node.GetGpus() {
-			gpus = append(gpus, strconv.FormatUint(uint64(g.GetIndex()), 10))
+		for _, gpu := range node.GetGpus() {
+			gpus = append(gpus, strconv.FormatUint(uint64(gpu.GetIndex()), 10))
 		}
 		text := view.Memory(node.GetMem()) + " of memory"
 		if len(gpus) > 0 {
@@ -377,13 +377,13 @@ func (m *model) charts(history *apiv1.GpuHistoryReply) []string {
 	var lines []string
 	for _, gpu := range history.GetGpus() {
 		steps := uint32(0)
-		for _, p := range gpu.GetPoints() {
-			steps = max(steps, p.GetAt()+1)
+		for _, point := range gpu.GetPoints() {
+			steps = max(steps, point.GetAt()+1)
 		}
 		figure := func(name, unit string, full float64, get func(p *apiv1.GpuPoint) *float64) {
 			values := make([]*float64, steps)
-			for _, p := range gpu.GetPoints() {
-				values[p.GetAt()] = get(p)
+			for _, point := range gpu.GetPoints() {
+				values[point.GetAt()] = get(point)
 			}
 			line, mean, most, ok := render.DrawLine(values, full, m.bars)
 			if ok {

@@ -25,24 +25,24 @@ const (
 )
 
 // paintText colours a text.
-func (m *model) paintText(style, s string) string {
+func (m *model) paintText(style, text string) string {
 	if !m.colour || style == plain {
-		return s
+		return text
 	}
-	return "\x1b[" + style + "m" + s + "\x1b[0m"
+	return "\x1b[" + style + "m" + text + "\x1b[0m"
 }
 
 // fitColumn makes a text exactly as wide as a column: cut, or filled with blanks.
-func fitColumn(s string, width int, right bool) string {
+func fitColumn(text string, width int, right bool) string {
 	if width <= 0 {
 		return ""
 	}
-	s = ansi.Truncate(s, width, "…")
-	gap := strings.Repeat(" ", max(width-ansi.StringWidth(s), 0))
+	text = ansi.Truncate(text, width, "…")
+	gap := strings.Repeat(" ", max(width-ansi.StringWidth(text), 0))
 	if right {
-		return gap + s
+		return gap + text
 	}
-	return s + gap
+	return text + gap
 }
 
 // drawScreen writes everything, in as many lines as the terminal has.

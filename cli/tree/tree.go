@@ -54,22 +54,22 @@ func (n Number) object() Object {
 // one is never whole in memory.
 type Seq func(yield func(any) bool)
 
-// WriteJSON writes v and a line break to w piece by piece: indented by two blanks
+// WriteJSON writes value and a line break to w piece by piece: indented by two blanks
 // a level, or on one line where compact is set.
-func WriteJSON(w io.Writer, v any, compact bool) error {
+func WriteJSON(w io.Writer, value any, compact bool) error {
 	p := printer{w: w, compact: compact}
-	p.json(v, 0)
+	p.json(value, 0)
 	p.b = append(p.b, '\n')
 	p.flush(0)
 	return p.err
 }
 
-// WriteYAML writes v to w piece by piece as a YAML document. Texts are always
+// WriteYAML writes value to w piece by piece as a YAML document. Texts are always
 // quoted, so none can be taken for a number or a date.
-func WriteYAML(w io.Writer, v any) error {
+func WriteYAML(w io.Writer, value any) error {
 	p := printer{w: w}
 	p.b = append(p.b, "---"...)
-	p.yaml(v, 0, false)
+	p.yaml(value, 0, false)
 	p.b = append(p.b, '\n')
 	p.flush(0)
 	return p.err
@@ -104,16 +104,16 @@ func (p *printer) indent(depth int) {
 	}
 }
 
-func indent(b []byte, depth int) []byte {
-	b = append(b, '\n')
+func indent(buffer []byte, depth int) []byte {
+	buffer = append(buffer, '\n')
 	for range depth {
-		b = append(b, ' ', ' ')
+		buffer = append(buffer, ' ', ' ')
 	}
-	return b
+	return buffer
 }
 
-func (p *printer) json(v any, depth int) {
-	switch v := v.(type) {
+func (p *printer) json(value any, depth int) {
+	switch v := value.(type) {
 	case Object:
 		p.jsonObject(v, depth)
 	case Number:
@@ -133,13 +133,13 @@ func (p *printer) json(v any, depth int) {
 	}
 }
 
-func (p *printer) jsonObject(v Object, depth int) {
-	if len(v) == 0 {
+func (p *printer) jsonObject(object Object, depth int) {
+	if len(object) == 0 {
 		p.b = append(p.b, "{}"...)
 		return
 	}
 	p.b = append(p.b, '{')
-	for i, member := range v {
+	for i, member := range object {
 		if i > 0 {
 			p.b = append(p.b, ',')
 		}
@@ -160,22 +160,22 @@ func (p *printer) key(name string, depth int) {
 
 // jsonNumber writes what jsonObject would make of the number's object, of which
 // a job has dozens.
-func (p *printer) jsonNumber(v Number, depth int) {
+func (p *printer) jsonNumber(number Number, depth int) {
 	p.b = append(p.b, '{')
 	p.key("set", depth+1)
-	p.b = append(strconv.AppendBool(p.b, v.Set), ',')
+	p.b = append(strconv.AppendBool(p.b, number.Set), ',')
 	p.key("infinite", depth+1)
-	p.b = append(strconv.AppendBool(p.b, v.Infinite), ',')
+	p.b = append(strconv.AppendBool(p.b, number.Infinite), ',')
 	p.key("number", depth+1)
-	p.b = strconv.AppendInt(p.b, v.N, 10)
+	p.b = strconv.AppendInt(p.b, number.N, 10)
 	p.indent(depth)
 	p.b = append(p.b, '}')
 }
 
-func (p *printer) jsonList(v Seq, depth int) {
+func (p *printer) jsonList(seq Seq, depth int) {
 	p.b = append(p.b, '[')
 	empty := true
-	v(func(x any) bool {
+	seq(func(x any) bool {
 		if !empty {
 			p.b = append(p.b, ',')
 		}
@@ -190,44 +190,44 @@ func (p *printer) jsonList(v Seq, depth int) {
 	p.b = append(p.b, ']')
 }
 
-func scalar(b []byte, v any) []byte {
-	switch v := v.(type) {
+func scalar(buffer []byte, value any) []byte {
+	switch v := value.(type) {
 	case string:
-		return quote(b, v)
+		return quote(buffer, v)
 	case bool:
-		return strconv.AppendBool(b, v)
+		return strconv.AppendBool(buffer, v)
 	case int:
-		return strconv.AppendInt(b, int64(v), 10)
+		return strconv.AppendInt(buffer, int64(v), 10)
 	case int64:
-		return strconv.AppendInt(b, v, 10)
+		return strconv.AppendInt(buffer, v, 10)
 	case int32:
-		return strconv.AppendInt(b, int64(v), 10)
+		return strconv.AppendInt(buffer, int64(v), 10)
 	case uint32:
-		return strconv.AppendUint(b, uint64(v), 10)
+		return strconv.AppendUint(buffer, uint64(v), 10)
 	case uint64:
-		return strconv.AppendUint(b, v, 10)
+		return strconv.AppendUint(buffer, v, 10)
 	case float64:
 		if math.IsNaN(v) || math.IsInf(v, 0) {
-			return append(b, "null"...) // JSON has no such numbers
+			return append(buffer, "null"...) // JSON has no such numbers
 		}
-		n := len(b)
-		b = strconv.AppendFloat(b, v, 'f', -1, 64)
-		if !strings.ContainsRune(string(b[n:]), '.') {
-			b = append(b, ".0"...)
+		n := len(buffer)
+		buffer = strconv.AppendFloat(buffer, v, 'f', -1, 64)
+		if !strings.ContainsRune(string(buffer[n:]), '.') {
+			buffer = append(buffer, ".0"...)
 		}
-		return b
+		return buffer
 	}
-	return append(b, "null"...)
+	return append(buffer, "null"...)
 }
 
 // plainLength is how much of a text stands in JSON as it is.
-func plainLength(s string) int {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' {
+func plainLength(text string) int {
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' {
 			return i
 		}
 	}
-	return len(s)
+	return len(text)
 }
 
 const hex = "0123456789abcdef"
@@ -243,21 +243,21 @@ func refusedByYAML(r rune) bool {
 
 // quote appends a JSON string; what is no UTF-8 becomes the replacement
 // character.
-func quote(b []byte, s string) []byte {
-	b = append(b, '"')
-	for i := 0; i < len(s); {
-		if n := plainLength(s[i:]); n > 0 {
-			b = append(b, s[i:i+n]...)
+func quote(buffer []byte, text string) []byte {
+	buffer = append(buffer, '"')
+	for i := 0; i < len(text); {
+		if n := plainLength(text[i:]); n > 0 {
+			buffer = append(buffer, text[i:i+n]...)
 			i += n
 			continue
 		}
-		c := s[i]
+		c := text[i]
 		if c >= utf8.RuneSelf {
-			r, n := utf8.DecodeRuneInString(s[i:])
+			r, n := utf8.DecodeRuneInString(text[i:])
 			i += n
 			if refusedByYAML(r) {
-				b = append(
-					b,
+				buffer = append(
+					buffer,
 					'\\',
 					'u',
 					hex[r>>12&15],
@@ -266,31 +266,31 @@ func quote(b []byte, s string) []byte {
 					hex[r&15],
 				)
 			} else {
-				b = utf8.AppendRune(b, r)
+				buffer = utf8.AppendRune(buffer, r)
 			}
 			continue
 		}
 		switch {
 		case c == '"' || c == '\\':
-			b = append(b, '\\', c)
+			buffer = append(buffer, '\\', c)
 		case c == '\n':
-			b = append(b, '\\', 'n')
+			buffer = append(buffer, '\\', 'n')
 		case c == '\t':
-			b = append(b, '\\', 't')
+			buffer = append(buffer, '\\', 't')
 		case c == '\r':
-			b = append(b, '\\', 'r')
+			buffer = append(buffer, '\\', 'r')
 		case c < ' ' || c == 0x7f:
-			b = append(b, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
+			buffer = append(buffer, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
 		default:
-			b = append(b, c)
+			buffer = append(buffer, c)
 		}
 		i++
 	}
-	return append(b, '"')
+	return append(buffer, '"')
 }
 
-func (p *printer) yaml(v any, depth int, inList bool) {
-	switch v := v.(type) {
+func (p *printer) yaml(value any, depth int, inList bool) {
+	switch v := value.(type) {
 	case Object:
 		p.yamlObject(v, depth, inList)
 	case Number:
@@ -310,12 +310,12 @@ func (p *printer) yaml(v any, depth int, inList bool) {
 	}
 }
 
-func (p *printer) yamlObject(v Object, depth int, inList bool) {
-	if len(v) == 0 {
+func (p *printer) yamlObject(object Object, depth int, inList bool) {
+	if len(object) == 0 {
 		p.b = append(p.b, " {}"...)
 		return
 	}
-	for i, member := range v {
+	for i, member := range object {
 		if inList && i == 0 {
 			p.b = append(p.b, ' ')
 		} else {
@@ -326,9 +326,9 @@ func (p *printer) yamlObject(v Object, depth int, inList bool) {
 	}
 }
 
-func (p *printer) yamlList(v Seq, depth int) {
+func (p *printer) yamlList(seq Seq, depth int) {
 	empty := true
-	v(func(x any) bool {
+	seq(func(x any) bool {
 		empty = false
 		p.b = append(indent(p.b, depth), '-')
 		p.yaml(x, depth+1, true)

@@ -19,7 +19,9 @@ import (
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/internal/conffile"
 	"github.com/musterhpc/muster/internal/wire"
+	"github.com/musterhpc/muster/nodeagent/assembly"
 	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/nodeagent/settings"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -335,17 +337,29 @@ func TestShepherdDies(t *testing.T) {
 	}
 }
 
+// refusesToServe sees that an agent with these settings does not begin, and that its error says
+// each of want.
+func refusesToServe(t *testing.T, opts settings.Options, want ...string) {
+	t.Helper()
+	err := assembly.Serve(t.Context(), opts, version, io.Discard)
+	if err == nil {
+		t.Errorf("an agent begins that must say %q", want)
+		return
+	}
+	for _, text := range want {
+		if !strings.Contains(err.Error(), text) {
+			t.Errorf("the error %q does not say %q", err, text)
+		}
+	}
+}
+
 func TestSecondAgentInOneFolder(t *testing.T) {
 	l := newLab(t)
 	l.up()
-	if err := serveAgent(t.Context(), l.opts, io.Discard); err == nil || !strings.Contains(err.Error(), "in use by another muster-agent") {
-		t.Errorf("%v", err)
-	}
+	refusesToServe(t, l.opts, "in use by another muster-agent")
 	opts := l.opts
 	opts.StateDir, opts.Node, opts.Metrics = filepath.Join(l.dir, "s2"), "n2", l.metricsAddr()
-	if err := serveAgent(t.Context(), opts, io.Discard); err == nil || !strings.Contains(err.Error(), "metrics") || !strings.Contains(err.Error(), "in use") {
-		t.Errorf("%v", err)
-	}
+	refusesToServe(t, opts, "metrics", "in use")
 }
 
 func TestCommandLine(t *testing.T) {
@@ -401,9 +415,7 @@ func TestMetricsAreProtected(t *testing.T) {
 	}
 	write(filepath.Join(l.dir, "muster.yaml"), musterYAML+"tls:\n  agent_web_config: "+web+"\n")
 	write(web, "basic_auth_users:\n  prom: nonsense\nno_such_key: 1\n")
-	if err := serveAgent(t.Context(), l.opts, io.Discard); err == nil || !strings.Contains(err.Error(), "web.yml") {
-		t.Errorf("%v", err)
-	}
+	refusesToServe(t, l.opts, "web.yml")
 	write(web, "basic_auth_users:\n  prom: $2a$04$UPJXLs9Xd/CuykeaYVSMJOXvaKf8akDR4QlSWKtXQBj3WXVgfXADK\n") // secret
 	l.up()
 	ask := func(password string) int {

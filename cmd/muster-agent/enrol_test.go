@@ -14,6 +14,7 @@ import (
 	"github.com/musterhpc/muster/internal/transport/identity"
 	"github.com/musterhpc/muster/internal/transport/listen"
 	"github.com/musterhpc/muster/internal/transport/pki"
+	"github.com/musterhpc/muster/nodeagent/assembly"
 	"github.com/musterhpc/muster/nodeagent/controllers"
 	"github.com/musterhpc/muster/nodeagent/enrolment"
 )
@@ -79,7 +80,7 @@ func TestEnrolment(t *testing.T) {
 	}
 	l.opts.Controller = l.serveTLS(a)
 	l.opts.TokenFile = a.token(t, "n1")
-	if err := serveAgent(t.Context(), l.opts, l.log); err == nil {
+	if err := assembly.Serve(t.Context(), l.opts, version, l.log); err == nil {
 		t.Fatal("enrolled without an answer")
 	}
 	// The same token and key, since nobody knows whether the first request
@@ -129,9 +130,7 @@ func TestEnrolment(t *testing.T) {
 	l.stopAgent()
 	other := l.opts
 	other.Node = "n2"
-	if err := serveAgent(t.Context(), other, io.Discard); err == nil || !strings.Contains(err.Error(), "not of node n2") {
-		t.Errorf("%v", err)
-	}
+	refusesToServe(t, other, "not of node n2")
 }
 
 func TestEnrolmentRefused(t *testing.T) {
@@ -150,17 +149,13 @@ func TestEnrolmentRefused(t *testing.T) {
 	} {
 		opts := l.opts
 		opts.TokenFile = c.file
-		if err := serveAgent(t.Context(), opts, io.Discard); err == nil || !strings.Contains(err.Error(), c.why) {
-			t.Errorf("%q: %v", c.file, err)
-		}
+		refusesToServe(t, opts, c.why)
 	}
 	if asked != 0 {
 		t.Error("a token was shown to a controller of another cluster")
 	}
 	l.opts.TokenFile = a.token(t, "n1")
-	if err := serveAgent(t.Context(), l.opts, io.Discard); err == nil || !strings.Contains(err.Error(), "enrolment token is not known") {
-		t.Errorf("%v", err)
-	}
+	refusesToServe(t, l.opts, "enrolment token is not known")
 	if asked != 1 {
 		t.Errorf("asked %d times", asked)
 	}

@@ -26,6 +26,7 @@ import (
 	"github.com/musterhpc/muster/internal/transport/identity"
 	"github.com/musterhpc/muster/internal/transport/listen"
 	"github.com/musterhpc/muster/internal/wire"
+	"github.com/musterhpc/muster/nodeagent/assembly"
 	"github.com/musterhpc/muster/nodeagent/machine"
 	"github.com/musterhpc/muster/nodeagent/plan"
 	"github.com/musterhpc/muster/nodeagent/runtime"
@@ -353,7 +354,7 @@ func (l *lab) startAgent() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	opts := l.opts
-	go func() { done <- serveAgent(ctx, opts, l.log) }()
+	go func() { done <- assembly.Serve(ctx, opts, version, l.log) }()
 	l.stopAgent = func() {
 		cancel()
 		if err := <-done; err != nil {

@@ -8,18 +8,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 
 	"github.com/spf13/pflag"
 
 	"github.com/musterhpc/muster/internal/conffile"
 	"github.com/musterhpc/muster/internal/program"
+	"github.com/musterhpc/muster/nodeagent/assembly"
 	"github.com/musterhpc/muster/nodeagent/machine"
 	"github.com/musterhpc/muster/nodeagent/settings"
+	"github.com/musterhpc/muster/nodeagent/telemetry/host"
 )
 
 var version = "dev"
@@ -59,85 +59,163 @@ const (
 	exitUsage  = 2
 )
 
+// defineFlags defines the flags whose values are settings of the agent, in the order of the help.
+func defineFlags(flags *pflag.FlagSet, options *settings.Options) {
+	conffile.AddFlag(
+		flags, &options.ConfigFile, "muster.yaml `file`; without one, the defaults hold",
+	)
+	flags.StringVarP(
+		&options.Conf, "conf", "f", "", "slurm.conf `file` (default: slurm_conf of muster.yaml)",
+	)
+	flags.StringVarP(
+		&options.Node,
+		"node",
+		"N",
+		"",
+		"`name` of the node in slurm.conf (default: the one whose NodeHostname is this host)",
+	)
+	flags.BoolVarP(
+		&options.Dynamic,
+		"dynamic",
+		"Z",
+		false,
+		"the node is in no slurm.conf: add it to the cluster, as this machine is (needs MaxNodeCount)",
+	)
+	flags.StringVar(
+		&options.About,
+		"describe",
+		"",
+		"with -Z: `keys` of a NodeName record that say more or other than the machine: 'Feature=a100 Gres=gpu:4'",
+	)
+	flags.BoolVar(
+		&options.Login,
+		"login",
+		false,
+		"this is a login host: pass its users' commands on to the controller, and run no jobs",
+	)
+	flags.BoolVar(
+		&options.Enrol,
+		"enrol",
+		false,
+		"get this host's certificate with --token-file, remember the controller, and end",
+	)
+	flags.StringVar(
+		&options.Controller,
+		"controller",
+		"",
+		"`host:port`, or several with commas between them, or path of a unix socket (default: SlurmctldHost, else where this host has enrolled)",
+	)
+	flags.StringVar(
+		&options.Accounting,
+		"accounting",
+		"",
+		"with --login: `host:port` of an accounting that runs apart (musterd --role accounting); it is remembered",
+	)
+	flags.StringVar(
+		&options.TokenFile,
+		"token-file",
+		"",
+		"`file` with an enrolment token, - for standard input; needed once",
+	)
+	flags.StringVar(
+		&options.Metrics,
+		"metrics",
+		"",
+		"`address` of /metrics, or off (default: listen.agent_metrics of muster.yaml)",
+	)
+	flags.StringVar(
+		&options.StateDir,
+		"state-dir",
+		"",
+		"`folder` of this node's state (default: agent/NAME in state_dir of muster.yaml)",
+	)
+	flags.StringVar(
+		&options.Shepherd,
+		"shepherd",
+		"",
+		"`path` of muster-shepherd (default: beside this program)",
+	)
+}
+
 func command(args []string, out, errOut io.Writer) int {
-	var o settings.Options
-	fs := pflag.NewFlagSet("muster-agent", pflag.ContinueOnError)
-	fs.SetOutput(errOut)
-	fs.SortFlags = false
-	conffile.AddFlag(fs, &o.ConfigFile, "muster.yaml `file`; without one, the defaults hold")
-	fs.StringVarP(&o.Conf, "conf", "f", "", "slurm.conf `file` (default: slurm_conf of muster.yaml)")
-	fs.StringVarP(&o.Node, "node", "N", "", "`name` of the node in slurm.conf (default: the one whose NodeHostname is this host)")
-	fs.BoolVarP(&o.Dynamic, "dynamic", "Z", false, "the node is in no slurm.conf: add it to the cluster, as this machine is (needs MaxNodeCount)")
-	fs.StringVar(&o.About, "describe", "", "with -Z: `keys` of a NodeName record that say more or other than the machine: 'Feature=a100 Gres=gpu:4'")
-	fs.BoolVar(&o.Login, "login", false, "this is a login host: pass its users' commands on to the controller, and run no jobs")
-	fs.BoolVar(&o.Enrol, "enrol", false, "get this host's certificate with --token-file, remember the controller, and end")
-	fs.StringVar(&o.Controller, "controller", "", "`host:port`, or several with commas between them, or path of a unix socket (default: SlurmctldHost, else where this host has enrolled)")
-	fs.StringVar(&o.Accounting, "accounting", "", "with --login: `host:port` of an accounting that runs apart (musterd --role accounting); it is remembered")
-	fs.StringVar(&o.TokenFile, "token-file", "", "`file` with an enrolment token, - for standard input; needed once")
-	fs.StringVar(&o.Metrics, "metrics", "", "`address` of /metrics, or off (default: listen.agent_metrics of muster.yaml)")
-	fs.StringVar(&o.StateDir, "state-dir", "", "`folder` of this node's state (default: agent/NAME in state_dir of muster.yaml)")
-	fs.StringVar(&o.Shepherd, "shepherd", "", "`path` of muster-shepherd (default: beside this program)")
-	adopt := fs.Bool("adopt", false, "put the calling login into the job of its user on this node, or refuse it: for pam_exec, in the account phase; ignores "+conffile.PathVariable)
-	namespace := fs.Bool("namespace", false, "with --adopt: print the mount namespace of the job's private folders, if it has any, for pam_muster to enter")
-	detect := fs.BoolP("print-config", "C", false, "print this machine as a NodeName line of slurm.conf and exit")
-	show := fs.BoolP("version", "V", false, "print the version and exit")
-	help := fs.BoolP("help", "h", false, "print this help and exit")
-	fs.Usage = func() { fmt.Fprint(errOut, usage, fs.FlagUsages()) }
-	err := fs.Parse(args)
+	var options settings.Options
+	flags := pflag.NewFlagSet("muster-agent", pflag.ContinueOnError)
+	flags.SetOutput(errOut)
+	flags.SortFlags = false
+	defineFlags(flags, &options)
+	adopt := flags.Bool(
+		"adopt",
+		false,
+		"put the calling login into the job of its user on this node, or refuse it: for pam_exec, in the account phase; ignores "+conffile.PathVariable,
+	)
+	namespace := flags.Bool(
+		"namespace",
+		false,
+		"with --adopt: print the mount namespace of the job's private folders, if it has any, for pam_muster to enter",
+	)
+	detect := flags.BoolP(
+		"print-config", "C", false, "print this machine as a NodeName line of slurm.conf and exit",
+	)
+	show := flags.BoolP("version", "V", false, "print the version and exit")
+	help := flags.BoolP("help", "h", false, "print this help and exit")
+	flags.Usage = func() { fmt.Fprint(errOut, usage, flags.FlagUsages()) }
+	err := flags.Parse(args)
 	switch {
-	case fs.Changed("config"):
-		o.ConfigGiven = true
+	case flags.Changed("config"):
+		options.ConfigGiven = true
 	case *adopt:
 		// Users choose variables of their logins (~/.pam_environment), and this runs as root.
-		o.ConfigFile = conffile.DefaultPath
+		options.ConfigFile = conffile.DefaultPath
 	default:
-		o.ConfigGiven = os.Getenv(conffile.PathVariable) != ""
+		options.ConfigGiven = os.Getenv(conffile.PathVariable) != ""
 	}
 	switch {
 	case errors.Is(err, pflag.ErrHelp) || err == nil && *help:
-		fmt.Fprint(out, usage, fs.FlagUsages())
+		fmt.Fprint(out, usage, flags.FlagUsages())
 		return exitOK
 	case err != nil:
 		fmt.Fprintf(errOut, "muster-agent: %v (see muster-agent --help)\n", err)
 		return exitUsage
-	case fs.NArg() > 0:
-		fmt.Fprintf(errOut, "muster-agent: unknown argument %q (see muster-agent --help)\n", fs.Arg(0))
+	case flags.NArg() > 0:
+		fmt.Fprintf(
+			errOut, "muster-agent: unknown argument %q (see muster-agent --help)\n", flags.Arg(0),
+		)
 		return exitUsage
-	case o.About != "" && !o.Dynamic:
+	case options.About != "" && !options.Dynamic:
 		fmt.Fprintln(errOut, "muster-agent: --describe says something of a node that is added with -Z (see muster-agent --help)")
 		return exitUsage
 	case *show:
 		fmt.Fprintf(out, "muster %s\n", version)
 		return exitOK
-	case *adopt && fs.NFlag() > countFlags(fs, "adopt", "namespace", "config", "state-dir"):
+	case *adopt && flags.NFlag() > countFlags(flags, "adopt", "namespace", "config", "state-dir"):
 		fmt.Fprintln(errOut, "muster-agent: --adopt takes --namespace, --config and --state-dir only (see muster-agent --help)")
 		return exitUsage
 	case *namespace && !*adopt:
 		fmt.Fprintln(errOut, "muster-agent: --namespace is of --adopt (see muster-agent --help)")
 		return exitUsage
 	case *adopt:
-		err = adoptLogin(o, *namespace, out)
+		err = adoptLogin(options, *namespace, out)
 	case *detect:
 		err = printNode(out)
-	case o.Enrol && o.TokenFile == "":
+	case options.Enrol && options.TokenFile == "":
 		fmt.Fprintln(errOut, "muster-agent: --enrol needs --token-file: make a token on the controller's host with muster token (see muster-agent --help)")
 		return exitUsage
-	case o.Accounting != "" && !o.Login:
+	case options.Accounting != "" && !options.Login:
 		fmt.Fprintln(errOut, "muster-agent: --accounting is of login hosts: it does not know who has a job where (see muster-agent --help)")
 		return exitUsage
-	case o.Login && (o.Dynamic || o.Metrics != "" || o.Shepherd != ""):
+	case options.Login && (options.Dynamic || options.Metrics != "" || options.Shepherd != ""):
 		fmt.Fprintln(errOut, "muster-agent: --login runs no jobs: --dynamic, --metrics and --shepherd are of nodes (see muster-agent --help)")
 		return exitUsage
 	default:
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 		defer stop()
 		switch {
-		case o.Login:
-			err = serveLogin(ctx, o, out, errOut)
-		case o.Enrol:
-			err = enrolNode(ctx, o, out)
+		case options.Login:
+			err = assembly.ServeLogin(ctx, options, out, errOut)
+		case options.Enrol:
+			err = assembly.Enrol(ctx, options, out)
 		default:
-			err = serveAgent(ctx, o, errOut)
+			err = assembly.Serve(ctx, options, version, errOut)
 		}
 	}
 	if err != nil {
@@ -148,10 +226,10 @@ func command(args []string, out, errOut io.Writer) int {
 }
 
 // countFlags is how many of some options were given.
-func countFlags(fs *pflag.FlagSet, names ...string) int {
+func countFlags(flags *pflag.FlagSet, names ...string) int {
 	given := 0
 	for _, name := range names {
-		if fs.Changed(name) {
+		if flags.Changed(name) {
 			given++
 		}
 	}
@@ -160,8 +238,8 @@ func countFlags(fs *pflag.FlagSet, names ...string) int {
 
 // adoptLogin is muster-agent --adopt. Of several agents on the machine each is asked. With
 // tell it says where the job's private folders are to be entered.
-func adoptLogin(o settings.Options, tell bool, out io.Writer) error {
-	folders, err := o.StateFolders()
+func adoptLogin(options settings.Options, tell bool, out io.Writer) error {
+	folders, err := options.StateFolders()
 	if err != nil {
 		return err
 	}
@@ -172,15 +250,12 @@ func adoptLogin(o settings.Options, tell bool, out io.Writer) error {
 	return err
 }
 
-// newLogger writes in the configured form.
-func newLogger(c conffile.Log, to io.Writer) *slog.Logger {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(strings.ToUpper(c.Level))); err != nil {
-		level = slog.LevelInfo
+// printNode prints this machine as slurmd -C does.
+func printNode(out io.Writer) error {
+	inventory, err := host.Read(host.This("/tmp"))
+	if err != nil {
+		return err
 	}
-	opts := &slog.HandlerOptions{Level: level}
-	if c.Format == "json" {
-		return slog.New(slog.NewJSONHandler(to, opts))
-	}
-	return slog.New(slog.NewTextHandler(to, opts))
+	_, err = fmt.Fprintln(out, inventory.String())
+	return err
 }

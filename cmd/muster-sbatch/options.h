@@ -135,6 +135,7 @@ static const struct option {
 	{ "wait-all-nodes", 0, ARGUMENT },
 	{ "wckey", 0, ARGUMENT },
 	{ "wrap", 0, ARGUMENT },
+	{ "x11", 0, MAYBE },
 	{ "help", 'h', SWITCH },
 	{ "usage", 0, SWITCH },
 	{ "verbose", 'v', SWITCH },

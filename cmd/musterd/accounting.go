@@ -33,7 +33,7 @@ func (s *server) founding() *founding.Guard {
 		StateDir: s.cfg.StateDir,
 		Cluster:  s.cluster,
 		Anew:     s.anew,
-		Blobs:    func() int { return s.blobs.Disk.Stats().Blobs },
+		Blobs:    func() int { return s.disk.Blobs.Disk.Stats().Blobs },
 		AskStore: func(ctx context.Context, cluster string) ([]clickhouse.KnownLedger, error) {
 			return role.AskStore(ctx, s.cfg, cluster)
 		},

@@ -46,9 +46,9 @@ func (s *server) runApart(ctx context.Context) error {
 		return err
 	}
 	defer s.acct.Close()
-	g := parts.New(ctx)
-	defer g.Stop()
-	s.keepCertificate(g, source)
+	group := parts.New(ctx)
+	defer group.Stop()
+	s.keepCertificate(group, source)
 	endpoint, err := s.newEndpoint(source)
 	if err != nil {
 		return err
@@ -57,15 +57,15 @@ func (s *server) runApart(ctx context.Context) error {
 	pages := exporting.AccountingApart{
 		Cluster: s.cluster.ClusterName,
 		Version: version,
-		Private: s.hidesUsers(),
+		Private: s.privacy(),
 		Of:      s.acct,
 		Head:    ledger.Head,
 		Ready:   s.acct.CheckStores,
 	}
-	if err := s.accountingDoors(pages).ServeAll(g, endpoint); err != nil {
+	if err := s.accountingDoors(pages).ServeAll(group, endpoint); err != nil {
 		return err
 	}
-	g.Spawn("accounting", func(ctx context.Context) error {
+	group.Spawn("accounting", func(ctx context.Context) error {
 		if err := ledger.AwaitController(ctx); err != nil {
 			return err
 		}
@@ -76,7 +76,7 @@ func (s *server) runApart(ctx context.Context) error {
 			"controller",
 			s.controllerName(),
 		)
-		g.Spawn(
+		group.Spawn(
 			"report to the controller",
 			func(ctx context.Context) error { return ledger.ReportProgress(ctx, s.acct.Status) },
 		)
@@ -92,7 +92,7 @@ func (s *server) runApart(ctx context.Context) error {
 		s.cfg.Listen.AccountingMetrics,
 	)
 	select {
-	case err := <-g.Failed():
+	case err := <-group.Failed():
 		return err
 	case <-ctx.Done():
 		s.log.Info("shutting down; the ledger keeps what is not stored")

@@ -188,10 +188,10 @@ func TestEventsFromAnyPlace(t *testing.T) {
 			}
 		}
 		// The second reader begins behind a snapshot wherever he can.
-		pos, st := s.machine.AppliedAt()
+		pos, st := s.disk.Machine.AppliedAt()
 		r, w := io.Pipe()
 		go func() { w.CloseWithError(st.Encode(w)) }()
-		if err := s.archive.Disk.PutSnapshot(pos, st.Seq, r); err != nil {
+		if err := s.disk.Archive.Disk.PutSnapshot(pos, st.Seq, r); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := svc.Submit(as(t, "bob", 4002), &apiv1.SubmitRequest{Spec: &apiv1.JobSpec{Name: "later", Hold: true}, Script: &apiv1.Blob{Data: []byte("#!/bin/sh\n")}}); err != nil {

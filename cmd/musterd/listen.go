@@ -13,6 +13,7 @@ import (
 	"github.com/musterhpc/muster/accounting/feed"
 	"github.com/musterhpc/muster/api/v1/service"
 	"github.com/musterhpc/muster/cli/submit"
+	"github.com/musterhpc/muster/collector"
 	"github.com/musterhpc/muster/collector/web"
 	"github.com/musterhpc/muster/controller/callers"
 	"github.com/musterhpc/muster/controller/confirm"
@@ -34,13 +35,13 @@ import (
 )
 
 // openSockets opens the controller's sockets and serves on them.
-func (s *server) openSockets(g *parts.Group) error {
+func (s *server) openSockets(group *parts.Group) error {
 	source, err := s.openCertificates()
 	if err != nil {
 		return err
 	}
 	if s.peers == nil { // in a group it is kept whether this controller leads or not
-		s.keepCertificate(g, source)
+		s.keepCertificate(group, source)
 	}
 	endpoint, err := s.newEndpoint(source)
 	if err != nil {
@@ -63,12 +64,12 @@ func (s *server) openSockets(g *parts.Group) error {
 	service.RegisterLedgerServer(
 		endpoint,
 		&feed.Service{
-			Archive:     s.archive,
+			Archive:     s.disk.Archive,
 			Head:        s.ctl,
-			FindContent: s.blobs.Get,
+			FindContent: s.disk.Blobs.Get,
 			Confirmed:   s.told.NoteConfirmed,
 			ListRevoked: s.directory().ListRevoked,
-			Applied:     s.machine.AppliedAt,
+			Applied:     s.disk.Machine.AppliedAt,
 		},
 	)
 	if s.acct != nil {
@@ -86,19 +87,19 @@ func (s *server) openSockets(g *parts.Group) error {
 		Config:     s.cfg,
 		Cluster:    s.cluster.ClusterName,
 		Version:    version,
-		Private:    s.hidesUsers(),
+		Private:    s.privacy(),
 		Controller: s.ctl,
-		Durable:    s.durable,
+		Durable:    s.disk.Durable,
 		Calls:      s.calls,
 		Limits:     s.limits,
 		Trail:      s.trail,
 		Traces:     s.traces,
 		Accounting: s.exportedAccounting(),
-		Apart:      &exporting.Apart{Said: &s.told, Archive: s.archive, Codec: s.codec, Began: s.began},
+		Apart:      &exporting.Apart{Said: &s.told, Archive: s.disk.Archive, Codec: s.disk.Codec, Began: s.began},
 		Log:        s.log,
 	})
 	metrics := s.metricsDoor()
-	metrics.Pages = exporter.Pages(g)
+	metrics.Pages = exporter.Pages(group)
 	d := doors.Doors{
 		Socket:  s.cfg.Socket,
 		API:     doors.Address{Key: "listen.grpc", At: s.cfg.Listen.GRPC},
@@ -110,7 +111,7 @@ func (s *server) openSockets(g *parts.Group) error {
 		d.TakeAPI = func() net.Listener { return s.peers.Door.Listen(apiProtocols...) }
 		d.TakeLocal = func() net.Listener { return s.local.TakeOver() }
 	}
-	return d.ServeAll(g, endpoint)
+	return d.ServeAll(group, endpoint)
 }
 
 // exportedAccounting is the accounting of this process as the metrics read it; nil = there is none.
@@ -155,8 +156,8 @@ func (s *server) openCertificates() (*pki.Source, error) {
 }
 
 // keepCertificate has this host's certificate renewed as long as the group of parts runs.
-func (s *server) keepCertificate(g *parts.Group, source *pki.Source) {
-	g.Spawn("keep the certificate", func(ctx context.Context) error {
+func (s *server) keepCertificate(group *parts.Group, source *pki.Source) {
+	group.Spawn("keep the certificate", func(ctx context.Context) error {
 		return keys.KeepCertificate(ctx, source, pki.Dir(s.cfg.TLS.Dir), s.log)
 	})
 }
@@ -264,7 +265,7 @@ func (s *server) webOptions() web.Options {
 	return web.Options{ConfigFile: s.cfg.TLS.WebConfig, TokenFile: s.cfg.TLS.WebTokenFile}
 }
 
-// hidesUsers tells whether the metrics leave users out.
-func (s *server) hidesUsers() bool {
-	return exporting.HidesUsers(s.webOptions(), s.cluster.Private)
+// privacy is what the metrics leave out.
+func (s *server) privacy() collector.Privacy {
+	return exporting.PrivacyOf(s.webOptions(), s.cluster.Private)
 }

@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/signal"
 	"slices"
-	"strings"
 	"syscall"
 
 	"github.com/spf13/pflag"
@@ -119,40 +118,40 @@ type options struct {
 
 func command(args []string, out, errOut io.Writer) int {
 	var o options
-	fs := pflag.NewFlagSet("musterd", pflag.ContinueOnError)
-	fs.SetOutput(errOut)
-	conffile.AddFlag(fs, &o.config, "muster.yaml `file`")
-	fs.StringSliceVar(
+	flags := pflag.NewFlagSet("musterd", pflag.ContinueOnError)
+	flags.SetOutput(errOut)
+	conffile.AddFlag(flags, &o.config, "muster.yaml `file`")
+	flags.StringSliceVar(
 		&o.roles,
 		"role",
 		[]string{"controller", "accounting"},
 		"what to run: `controller,accounting`, or observer, alone or with accounting; or witness",
 	)
-	fs.BoolVar(
+	flags.BoolVar(
 		&o.check,
 		"check",
 		false,
 		"read the configuration and look at the files that it names, print what is wrong, and exit",
 	)
-	fs.BoolVar(
+	flags.BoolVar(
 		&o.anew,
 		"new-cluster",
 		false,
 		"create a new cluster although the state folder had one whose ledger is gone",
 	)
-	fs.BoolVar(
+	flags.BoolVar(
 		&o.newGroup,
 		"new-group",
 		false,
 		"begin a group of controllers with this state folder although some of them do not answer; "+
 			"if one of those has the group's ledger, there are two clusters of one name",
 	)
-	show := fs.BoolP("version", "V", false, "print the version and exit")
-	help := fs.BoolP("help", "h", false, "print this help and exit")
-	fs.Usage = func() { fmt.Fprint(errOut, usage, fs.FlagUsages()) }
-	switch err := fs.Parse(args); {
+	show := flags.BoolP("version", "V", false, "print the version and exit")
+	help := flags.BoolP("help", "h", false, "print this help and exit")
+	flags.Usage = func() { fmt.Fprint(errOut, usage, flags.FlagUsages()) }
+	switch err := flags.Parse(args); {
 	case errors.Is(err, pflag.ErrHelp) || (err == nil && *help):
-		fmt.Fprint(out, usage, fs.FlagUsages())
+		fmt.Fprint(out, usage, flags.FlagUsages())
 		return 0
 	case err != nil:
 		fmt.Fprintf(errOut, "musterd: %v\n", err)
@@ -160,8 +159,8 @@ func command(args []string, out, errOut io.Writer) int {
 	case *show:
 		fmt.Fprintf(out, "muster %s\n", version)
 		return 0
-	case fs.NArg() > 0:
-		fmt.Fprintf(errOut, "musterd: unknown argument %q (see musterd --help)\n", fs.Arg(0))
+	case flags.NArg() > 0:
+		fmt.Fprintf(errOut, "musterd: unknown argument %q (see musterd --help)\n", flags.Arg(0))
 		return 2
 	}
 	if err := checkRoles(o.roles); err != nil {
@@ -206,32 +205,32 @@ func checkRoles(roles []string) error {
 
 // runRoles reads the configuration and runs the roles until the context ends.
 func runRoles(ctx context.Context, o options, out io.Writer) error {
-	cfg, err := conffile.Load(o.config)
+	config, err := conffile.Load(o.config)
 	if err != nil {
 		return err
 	}
 	if slices.Contains(o.roles, "observer") {
 		return runObserver(
 			ctx,
-			cfg,
+			config,
 			o.config,
 			slices.Contains(o.roles, "accounting"),
-			newLogger(cfg.Log, new(slog.LevelVar)),
+			config.Log.NewLogger(os.Stderr, new(slog.LevelVar)),
 		)
 	}
-	cluster, warnings, err := sitescripts.ReadCluster(cfg)
+	cluster, warnings, err := sitescripts.ReadCluster(config)
 	if err != nil {
 		return err
 	}
 	level := new(slog.LevelVar)
-	log := newLogger(cfg.Log, level)
+	logger := config.Log.NewLogger(os.Stderr, level)
 	for _, w := range warnings {
-		log.Warn("configuration", "problem", w)
+		logger.Warn("configuration", "problem", w)
 	}
 	if o.check {
-		doubts, err := cfg.Examine(o.config)
+		doubts, err := config.Examine(o.config)
 		for _, w := range doubts {
-			log.Warn("configuration", "problem", w)
+			logger.Warn("configuration", "problem", w)
 		}
 		if err != nil {
 			return err
@@ -240,7 +239,7 @@ func runRoles(ctx context.Context, o options, out io.Writer) error {
 		fmt.Fprintf(
 			out,
 			"%s: cluster %s, %d nodes, %d partitions: no errors, %d warnings\n",
-			cfg.SlurmConf,
+			config.SlurmConf,
 			cluster.ClusterName,
 			len(cluster.Nodes),
 			len(cluster.Partitions),
@@ -249,30 +248,15 @@ func runRoles(ctx context.Context, o options, out io.Writer) error {
 		return nil
 	}
 	s := &server{
-		cfg:      cfg,
+		cfg:      config,
 		config:   o.config,
 		cluster:  cluster,
-		log:      log,
+		log:      logger,
 		roles:    o.roles,
 		anew:     o.anew,
 		newGroup: o.newGroup,
 
-		verbosity: daemon.NewVerbosity(log, level),
+		verbosity: daemon.NewVerbosity(logger, level),
 	}
 	return s.run(ctx)
-}
-
-// newLogger writes to standard error in the configured form, from the level on that level has at
-// the time.
-func newLogger(c conffile.Log, level *slog.LevelVar) *slog.Logger {
-	var configured slog.Level
-	if err := configured.UnmarshalText([]byte(strings.ToUpper(c.Level))); err != nil {
-		configured = slog.LevelInfo
-	}
-	level.Set(configured)
-	opts := &slog.HandlerOptions{Level: level}
-	if c.Format == "json" {
-		return slog.New(slog.NewJSONHandler(os.Stderr, opts))
-	}
-	return slog.New(slog.NewTextHandler(os.Stderr, opts))
 }

@@ -113,10 +113,10 @@ func TestMomentIsWhatWasShown(t *testing.T) {
 			return err
 		},
 		func() error { // a snapshot, from which later moments are made
-			pos, st := s.machine.AppliedAt()
+			pos, st := s.disk.Machine.AppliedAt()
 			r, w := io.Pipe()
 			go func() { w.CloseWithError(st.Encode(w)) }()
-			return s.archive.Disk.PutSnapshot(pos, st.Seq, r)
+			return s.disk.Archive.Disk.PutSnapshot(pos, st.Seq, r)
 		},
 		func() error {
 			_, err := svc.Cancel(alice, &apiv1.CancelRequest{Filter: &apiv1.JobFilter{Jobs: []string{"2_5"}}})

@@ -4,9 +4,11 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/scheduler/daemon"
@@ -27,6 +29,9 @@ func TestPrivateData(t *testing.T) {
 			t.Fatal(err)
 		}
 		return rep.GetJobId()
+	}
+	for _, user := range []string{"alice", "bob", "root"} {
+		s.calls.Observe("Cluster/ListJobs", user, time.Millisecond, false)
 	}
 	mine := submit(alice, "mine")
 	submit(bob, "his")
@@ -50,6 +55,27 @@ func TestPrivateData(t *testing.T) {
 		}
 		if len(jobs.GetJobs()) != c.jobs || len(nodes.GetNodes()) != c.nodes || len(parts.GetPartitions()) != c.parts {
 			t.Errorf("%s sees %d jobs, %d nodes, %d partitions", c.who, len(jobs.GetJobs()), len(nodes.GetNodes()), len(parts.GetPartitions()))
+		}
+		diag, err := svc.Diag(c.ctx, &apiv1.DiagRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Who may not see nodes must not learn which there are; others learn of a mistake.
+		unknown := &apiv1.JobFilter{Nodes: []string{"nosuch"}}
+		_, err = svc.ListJobs(c.ctx, &apiv1.ListJobsRequest{Filter: unknown})
+		if refused := spec.CodeOf(err) == spec.CodeInvalidNodeName; refused != (c.privateFor == 0) {
+			t.Errorf("%s asks for the jobs of an unknown node: %v", c.who, err)
+		}
+		callers := []string{}
+		for _, caller := range diag.GetCallers() {
+			callers = append(callers, caller.GetName())
+		}
+		wantCallers := []string{c.who}
+		if c.privateFor == 0 {
+			wantCallers = []string{"alice", "bob", "root"}
+		}
+		if !slices.Equal(callers, wantCallers) {
+			t.Errorf("sdiag tells %s of the calls of %q, want %q", c.who, callers, wantCallers)
 		}
 		if got := s.ctl.Private(c.ctx); len(got) != c.privateFor {
 			t.Errorf("private for %s: %q", c.who, got)

@@ -27,23 +27,25 @@ func (r registrars) RegisterService(desc *grpc.ServiceDesc, impl any) {
 
 // aroundREST surrounds the calls of REST. In a group those that come to a leader which is none any
 // more are passed on.
-func (s *server) aroundREST() []grpc.UnaryServerInterceptor {
-	around := s.aroundUnary()
+func (s *server) aroundREST() ([]grpc.UnaryServerInterceptor, []grpc.StreamServerInterceptor) {
+	unary, stream := s.aroundUnary(), s.aroundStream()
 	if s.peers == nil {
-		return around
+		return unary, stream
 	}
 	passOn := forward.PassOn{Forward: s.passing.Forward, Again: gate.Again, Over: s.lead.Over()}
-	return append([]grpc.UnaryServerInterceptor{passOn.Unary}, around...)
+	return append([]grpc.UnaryServerInterceptor{passOn.Unary}, unary...),
+		append([]grpc.StreamServerInterceptor{passOn.Stream}, stream...)
 }
 
 // newGateway is the API as JSON over HTTP, without its services.
 func (s *server) newGateway(source *pki.Source) *rest.Gateway {
 	admission := &channel.Admission{Revoked: s.directory().IsRevoked(source), Now: time.Now}
+	unary, stream := s.aroundREST()
 	return rest.New(
 		rest.Config{
 			Errors:   rpcstatus.Numbers(),
-			Unary:    s.aroundREST(),
-			Stream:   s.aroundStream(),
+			Unary:    unary,
+			Stream:   stream,
 			Table:    s.limits,
 			Version:  "v1",
 			Log:      s.log,

@@ -2,11 +2,9 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -15,23 +13,21 @@ import (
 	"sync/atomic"
 	"time"
 
-	"google.golang.org/grpc"
-
 	"github.com/musterhpc/muster/accounting/feed"
 	"github.com/musterhpc/muster/accounting/jobcomp"
 	"github.com/musterhpc/muster/accounting/mailing"
 	"github.com/musterhpc/muster/accounting/role"
-	apiv1 "github.com/musterhpc/muster/api/v1"
-	"github.com/musterhpc/muster/api/v1/service"
 	"github.com/musterhpc/muster/collector"
 	"github.com/musterhpc/muster/controller/callers"
 	"github.com/musterhpc/muster/controller/catchup"
 	"github.com/musterhpc/muster/controller/confirm"
 	"github.com/musterhpc/muster/controller/forward"
+	"github.com/musterhpc/muster/controller/founding"
 	"github.com/musterhpc/muster/controller/host"
 	"github.com/musterhpc/muster/controller/keys"
 	"github.com/musterhpc/muster/controller/peers"
 	"github.com/musterhpc/muster/controller/sitescripts"
+	"github.com/musterhpc/muster/controller/storage"
 	"github.com/musterhpc/muster/controller/witness"
 	"github.com/musterhpc/muster/internal/audit/trail"
 	"github.com/musterhpc/muster/internal/clock"
@@ -47,8 +43,6 @@ import (
 	"github.com/musterhpc/muster/internal/transport/listen"
 	"github.com/musterhpc/muster/internal/transport/oidc"
 	"github.com/musterhpc/muster/internal/transport/pki"
-	"github.com/musterhpc/muster/internal/transport/rest"
-	"github.com/musterhpc/muster/internal/transport/rpcstatus"
 	"github.com/musterhpc/muster/internal/transport/usertoken"
 	"github.com/musterhpc/muster/ledger/backup"
 	"github.com/musterhpc/muster/ledger/event"
@@ -71,13 +65,9 @@ type server struct {
 	newGroup bool
 
 	ctl      *daemon.Controller
-	durable  *log.Durable
-	archive  *store.Archive
-	blobs    *store.Blobs
+	disk     *storage.Storage // nil until the ledger is opened
 	acct     *role.Accounting
-	told     feed.Confirmed // what accounting said last
-	machine  *daemon.Machine
-	codec    *event.Codec
+	told     feed.Confirmed  // what accounting said last
 	tokens   *usertoken.Keys // of users over REST
 	provider *oidc.Provider  // the site's identity provider; nil = none
 	began    spec.Instant
@@ -160,9 +150,9 @@ func (s *server) runLeader(ctx context.Context) (err error) {
 	}
 	if s.hasRole("accounting") {
 		s.acct, err = role.Open(s.accountingOptions(feed.Local{
-			Archive:    s.archive.Disk,
+			Archive:    s.disk.Archive.Disk,
 			Controller: s.ctl,
-			Blobs:      s.blobs,
+			Blobs:      s.disk.Blobs,
 			Confirmed:  &s.told,
 			Log:        s.log,
 		}))
@@ -171,19 +161,19 @@ func (s *server) runLeader(ctx context.Context) (err error) {
 		}
 		defer s.acct.Close()
 	}
-	g := parts.New(ctx)
-	defer g.Stop()
-	return s.serveRoles(g)
+	group := parts.New(ctx)
+	defer group.Stop()
+	return s.serveRoles(group)
 }
 
 // serveRoles starts the controller, then what stands on it, and waits.
-func (s *server) serveRoles(g *parts.Group) error {
-	uuid, err := clusterUUID(rand.Read)
+func (s *server) serveRoles(group *parts.Group) error {
+	uuid, err := founding.NewUUID()
 	if err != nil {
 		return err
 	}
 	ready := make(chan struct{})
-	g.Spawn("controller", func(ctx context.Context) error {
+	group.Spawn("controller", func(ctx context.Context) error {
 		err := s.ctl.Run(ctx, daemon.Create{Config: s.cluster, UUID: uuid}, ready)
 		if err == nil && ctx.Err() == nil {
 			err = errors.New("it stopped by itself")
@@ -192,44 +182,44 @@ func (s *server) serveRoles(g *parts.Group) error {
 	})
 	select {
 	case <-ready:
-	case err := <-g.Failed():
+	case err := <-group.Failed():
 		return err
-	case <-g.Context().Done():
+	case <-group.Context().Done():
 		return nil
 	}
 	if err := s.founding().MarkCluster(s.ctl.View().State); err != nil {
 		return fmt.Errorf("note which cluster the state folder belongs to: %w", err)
 	}
 	if s.acct != nil {
-		g.Spawn("accounting", s.acct.Run)
+		group.Spawn("accounting", s.acct.Run)
 	}
-	g.Spawn("keep the history", s.newKeeper().Run)
-	g.Spawn("rotate the keys", func(ctx context.Context) error {
+	group.Spawn("keep the history", s.disk.NewKeeper(s.told.NeededFrom, s.peers != nil).Run)
+	group.Spawn("rotate the keys", func(ctx context.Context) error {
 		return s.access.RotateKeys(ctx, s.cfg.TLS.RotateKeys, s.ctl.KeysChanged, s.log)
 	})
 	s.trail, err = trail.Open(s.trailOptions())
 	if err != nil {
 		return err
 	}
-	s.trail.EachExporter(g.Spawn)
+	s.trail.EachExporter(group.Spawn)
 	s.traces, err = sending.Open(s.trailOptions(), version)
 	if err != nil {
 		return err
 	}
 	if s.traces != nil {
-		g.Spawn("traces of jobs", s.traces.Run)
+		group.Spawn("traces of jobs", s.traces.Run)
 	}
 	if s.jobComp != nil {
-		g.Spawn("job completion file", s.jobComp.Run)
+		group.Spawn("job completion file", s.jobComp.Run)
 	}
-	g.Spawn("mail about jobs", s.jobMails.Run)
-	if err := s.openSockets(g); err != nil {
+	group.Spawn("mail about jobs", s.jobMails.Run)
+	if err := s.openSockets(group); err != nil {
 		return err
 	}
 	if s.peers != nil {
 		s.peers.SetTrail(s.delivered)
 		s.peers.SetLeads(true)
-		g.Spawn("look after the group", func(ctx context.Context) error {
+		group.Spawn("look after the group", func(ctx context.Context) error {
 			return s.peers.TendGroup(ctx, func() uint32 { return s.ctl.View().State.Version })
 		})
 	}
@@ -243,95 +233,75 @@ func (s *server) serveRoles(g *parts.Group) error {
 		s.cfg.Socket,
 	)
 	select {
-	case err := <-g.Failed():
+	case err := <-group.Failed():
 		return err
-	case <-s.durable.Done():
-		return s.durable.Err()
+	case <-s.disk.Durable.Done():
+		return s.disk.Durable.Err()
 	case <-s.stop:
 		s.log.Info("shutting down as asked; jobs go on")
 		return nil
-	case <-g.Context().Done():
+	case <-group.Context().Done():
 		s.log.Info("shutting down; jobs go on")
 		return nil
 	}
 }
 
-// openLedger opens archive, content and log; the log replays into the fold. place
-// says which member of a group this is; empty = the only one.
-func (s *server) openLedger(ctx context.Context, place log.Options) error {
-	now := clock.NewSystem().Now()
-	codec, err := event.NewCodec()
+// openLedger opens the ledger and the keys. place says which member of a group this is; empty = the
+// only one.
+func (s *server) openLedger(ctx context.Context, place log.Options) (err error) {
+	s.began = clock.NewSystem().Now()
+	s.disk, err = storage.Open(s.cfg, s.log)
 	if err != nil {
 		return err
 	}
-	s.archive, err = store.OpenArchive(s.cfg.Ledger.ArchiveDir, s.log)
-	if err != nil {
-		return err
-	}
-	s.blobs, err = store.OpenBlobs(filepath.Join(s.cfg.StateDir, "content"), s.log)
-	if err != nil {
-		return errors.Join(err, s.archive.Close())
-	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.disk.Close())
+		}
+	}()
 	// A member of a group applies what it has only when a leader tells it how far
 	// that is committed. One that lost its ledger has been taken in anew by then.
 	founds := s.peers == nil || len(place.Members) > 0
-	_, known := s.archive.Disk.Bounds()
 	if founds {
-		if err := s.founding().RefuseFresh(ctx, known > 0); err != nil {
-			return errors.Join(err, s.archive.Close(), s.blobs.Close())
+		if err := s.founding().RefuseFresh(ctx, s.disk.IsArchived()); err != nil {
+			return err
 		}
 	}
-	acc, err := keys.Open(s.cfg.TLS.Dir, s.cfg.StateDir, s.cluster.ClusterName, now)
-	if err == nil {
-		err = acc.SetTokens(s.cfg.Tokens)
-	}
-	if err == nil {
-		s.provider, err = acc.SetProvider(s.cfg.OIDC)
-	}
+	s.access, err = keys.Open(s.cfg.TLS.Dir, s.cfg.StateDir, s.cluster.ClusterName, s.began)
 	if err != nil {
-		return errors.Join(err, s.archive.Close(), s.blobs.Close())
+		return err
 	}
-	s.codec = codec
-	s.began = now
-	s.access = acc
-	s.tokens = acc.User
-	machine := daemon.NewMachine(codec, s.archive, s.blobs)
-	s.machine = machine
-	began := time.Now()
-	place.Dir = filepath.Join(s.cfg.StateDir, "ledger")
-	fold := store.Machine{
-		Fold: machine,
-		Sync: s.syncAside,
+	s.tokens = s.access.User
+	if err := s.access.SetTokens(s.cfg.Tokens); err != nil {
+		return err
 	}
+	s.provider, err = s.access.SetProvider(s.cfg.OIDC)
+	if err != nil {
+		return err
+	}
+	at := storage.Place{Options: place}
 	if s.peers != nil {
-		lacking := &catchup.CatchUp{
-			Peers:    s.peers,
-			Archive:  s.archive,
-			Blobs:    s.blobs,
-			StateDir: s.cfg.StateDir,
-			Log:      s.log,
-		}
-		fold.Complete = func() error { return lacking.CompleteSnapshot(ctx, machine.Applied()) }
+		at.Complete = s.completeSnapshot
 	}
-	place.Machine = fold
-	place.Logger = s.log
-	place.SnapshotEvery, place.ReserveBytes = uint64(
-		s.cfg.Ledger.SnapshotEvery,
-	), uint64(
-		s.cfg.Ledger.ReserveBytes,
-	)
-	place.AtLeast, place.BeforeCompact = log.Position(known), s.beforeCompact
-	s.durable, err = log.Open(ctx, place)
-	if err != nil {
-		return fmt.Errorf("the ledger in %s: %w", s.cfg.StateDir, err)
+	if err := s.disk.OpenLog(ctx, at); err != nil {
+		return err
 	}
 	if founds {
-		if err := s.founding().RefuseEmpty(machine.Applied()); err != nil {
-			return errors.Join(err, s.closeLedger())
-		}
+		return s.founding().RefuseEmpty(s.disk.Machine.Applied())
 	}
-	s.log.Info("the ledger is open", "seq", machine.Applied().Seq, "took", time.Since(began))
 	return nil
+}
+
+// completeSnapshot fetches from the other controllers what a snapshot of theirs does not hold.
+func (s *server) completeSnapshot(ctx context.Context, disk *storage.Storage) error {
+	lacking := &catchup.CatchUp{
+		Peers:    s.peers,
+		Archive:  disk.Archive,
+		Blobs:    disk.Blobs,
+		StateDir: s.cfg.StateDir,
+		Log:      s.log,
+	}
+	return lacking.CompleteSnapshot(ctx, disk.Machine.Applied())
 }
 
 // newController makes the controller over the open ledger.
@@ -351,19 +321,19 @@ func (s *server) newController() error {
 	deps := daemon.Deps{
 		Calls:     s.calls,
 		Verbosity: s.verbosity,
-		Log:       store.Log{Durable: s.durable},
-		Archive:   s.archive,
-		Blobs:     s.blobs,
+		Log:       store.Log{Durable: s.disk.Durable},
+		Archive:   s.disk.Archive,
+		Blobs:     s.disk.Blobs,
 		Clock:     host.Clock{Of: clock.NewSystem()},
 		Directory: host.NewDirectory(s.log),
 		Access:    s.access,
-		Codec:     s.codec,
+		Codec:     s.disk.Codec,
 		Logger:    s.log,
 		Identify:  host.NewCallerFunc(uint32(os.Getuid())),
 		Shutdown:  func() { s.stopOnce.Do(func() { close(s.stop) }) },
 		Restored:  backup.ClearRestored(s.cfg.StateDir),
 		Revoked:   s.disconnectMachine,
-		Files:     s.configFiles,
+		Files:     host.ConfigFiles(s.cfg.SlurmConf),
 		Reload:    func() (*spec.Config, []string, error) { return sitescripts.ReadCluster(s.cfg) },
 		Scripts:   host.CtlScripts{User: s.cluster.SlurmUser},
 		Settings: daemon.Settings{
@@ -376,9 +346,9 @@ func (s *server) newController() error {
 			RaiseAfter: s.cfg.Controller.RaiseAfter,
 			GPU:        gpuPolicy(s.cfg.GPU),
 		},
-		History:      store.ReadHistory(s.archive.Disk, s.codec),
-		Past:         store.Past{Archive: s.archive.Disk, Codec: s.codec},
-		East:         offsetEast,
+		History:      store.ReadHistory(s.disk.Archive.Disk, s.disk.Codec),
+		Past:         store.Past{Archive: s.disk.Archive.Disk, Codec: s.disk.Codec},
+		East:         host.OffsetEast,
 		UserPrograms: host.UserPrograms{},
 		JobScripts:   scripts,
 		Refused: func(ctx context.Context, call string, err error) {
@@ -392,7 +362,7 @@ func (s *server) newController() error {
 			filepath.Join(s.cfg.StateDir, "jobcomp.json"),
 			s.log,
 		)
-		if err := s.jobComp.CatchUp(s.archive.Disk, s.codec, s.machine.Applied()); err != nil {
+		if err := s.jobComp.CatchUp(s.disk.Archive.Disk, s.disk.Codec, s.disk.Machine.Applied()); err != nil {
 			return err
 		}
 		deps.Committed = s.jobComp.Committed
@@ -410,9 +380,9 @@ func (s *server) newController() error {
 		Log:      s.log,
 	})
 	if written := deps.Committed; written != nil {
-		deps.Committed = func(st *state.State, events []event.Envelope) {
-			written(st, events)
-			s.jobMails.Committed(st, events)
+		deps.Committed = func(cluster *state.State, events []event.Envelope) {
+			written(cluster, events)
+			s.jobMails.Committed(cluster, events)
 		}
 	} else {
 		deps.Committed = s.jobMails.Committed
@@ -421,39 +391,20 @@ func (s *server) newController() error {
 		deps.Group = s.peers
 		deps.ConfirmLead = confirm.Of(s.lead).Confirm
 	}
-	s.ctl = daemon.New(deps, s.machine)
+	s.ctl = daemon.New(deps, s.disk.Machine)
 	return nil
 }
 
-// offsetEast is how far this host's clocks are ahead of UTC at an instant.
-func offsetEast(at spec.Instant) spec.Span {
-	_, secs := time.Unix(at.Unix(), 0).Zone()
-	return spec.Span(secs) * spec.Second
-}
-
 // gpuPolicy is what the site wants done about its GPUs.
-func gpuPolicy(c conffile.GPU) scheduler.GPUPolicy {
-	bounded := c.IdleAfter != spec.Infinite && c.IdleGrace != spec.Infinite
+func gpuPolicy(gpu conffile.GPU) scheduler.GPUPolicy {
+	bounded := gpu.IdleAfter != spec.Infinite && gpu.IdleGrace != spec.Infinite
 	return scheduler.GPUPolicy{
-		Drain:      c.OnFault == "drain",
-		WarnIdle:   c.OnIdle != "report",
-		CancelIdle: c.OnIdle == "cancel" && bounded,
-		IdleAfter:  c.IdleAfter,
-		Grace:      c.IdleGrace,
+		Drain:      gpu.OnFault == "drain",
+		WarnIdle:   gpu.OnIdle != "report",
+		CancelIdle: gpu.OnIdle == "cancel" && bounded,
+		IdleAfter:  gpu.IdleAfter,
+		Grace:      gpu.IdleGrace,
 	}
-}
-
-// configFiles are the configuration for a node that has none of its own.
-func (s *server) configFiles() (string, []*apiv1.ConfFile, error) {
-	name, files, err := conffile.SlurmFiles(s.cfg.SlurmConf)
-	var out []*apiv1.ConfFile
-	for _, n := range slices.Sorted(maps.Keys(files)) {
-		out = append(
-			out,
-			&apiv1.ConfFile{Name: n, Data: files[n].Data, Mode: uint32(files[n].Mode.Perm())},
-		)
-	}
-	return name, out, err
 }
 
 // disconnectMachine ends the connections of a machine whose certificates were all revoked,
@@ -471,14 +422,12 @@ func (s *server) closeLedger() error {
 	if s.scripts != nil {
 		s.scripts.Close()
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	return errors.Join(s.durable.Close(ctx), s.archive.Close(), s.blobs.Close())
+	return s.disk.Close()
 }
 
 // directory is what this process knows of those who may call it.
 func (s *server) directory() callers.Directory {
-	d := callers.Directory{
+	directory := callers.Directory{
 		Leading: func() *state.State {
 			if s.ctl == nil {
 				return nil
@@ -488,9 +437,9 @@ func (s *server) directory() callers.Directory {
 		Known: s.knownState,
 	}
 	if s.apart != nil {
-		d.SentAway = s.apart.SentAway
+		directory.SentAway = s.apart.SentAway
 	}
-	return d
+	return directory
 }
 
 // knownState is the newest state that this controller knows; nil where it has none.
@@ -498,54 +447,13 @@ func (s *server) knownState() *state.State {
 	switch {
 	case s.ctl != nil:
 		return s.ctl.View().State
-	case s.machine != nil:
-		return s.machine.Applied() // a standby knows what it has applied
+	case s.disk != nil && s.disk.Machine != nil:
+		return s.disk.Machine.Applied() // a standby knows what it has applied
 	}
 	return nil
 }
 
-// syncAside puts what lies beside the log on the disk.
-func (s *server) syncAside() error {
-	_, err := s.archive.Sync()
-	return errors.Join(err, s.blobs.Sync())
-}
-
-// beforeCompact lets the log forget what archive and content store have on
-// disk. Accounting does not hold the log back: it reads the archive, which
-// drops nothing that accounting has not stored, so a store that is away for a
-// month costs room there and not the speed of a restart.
-func (s *server) beforeCompact(pos log.Position) error {
-	synced, err := s.archive.Sync()
-	if err != nil {
-		return err
-	}
-	if synced < uint64(pos) {
-		return fmt.Errorf(
-			"the archive is synced to position %d, the log may not forget up to %d",
-			synced,
-			pos,
-		)
-	}
-	return s.blobs.Sync()
-}
-
-// NewKeeper makes the keeper of this controller's archive.
-func (s *server) newKeeper() *store.Keeper {
-	return store.NewKeeper(store.Keeper{
-		Stored:    s.told.NeededFrom,
-		Archive:   s.archive.Disk,
-		Blobs:     s.blobs,
-		Codec:     s.codec,
-		Applied:   s.machine.AppliedAt,
-		Retention: s.cfg.Ledger.Retention,
-		Group:     s.peers != nil,
-		Settle:    store.SweepSettle,
-		Now:       time.Now,
-		Log:       s.log,
-	})
-}
-
-// Options are how this process meets the other controllers.
+// peersOptions are how this process meets the other controllers.
 func (s *server) peersOptions() peers.Options {
 	return peers.Options{
 		Config:   s.cfg,
@@ -556,51 +464,36 @@ func (s *server) peersOptions() peers.Options {
 	}
 }
 
-// clusterUUID makes the identity of a new ledger.
-func clusterUUID(random func([]byte) (int, error)) (id [16]byte, err error) {
-	_, err = random(id[:])
-	if err != nil {
-		return id, err
-	}
-	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80 // RFC 9562, version 4
-	return id, nil
-}
-
 // newForwarder makes the gateway of a standby.
 func (s *server) newForwarder() http.Handler {
 	admission := &channel.Admission{Revoked: s.directory().IsRevoked(s.peers.Source), Now: time.Now}
-	gateway := rest.New(rest.Config{
-		Errors:   rpcstatus.Numbers(),
-		Unary:    []grpc.UnaryServerInterceptor{forward.RefuseTokenByToken},
-		Table:    s.limits,
-		Version:  "v1",
-		Log:      s.log,
+	gateway := forward.NewGateway(forward.GatewayOptions{
+		Forward:  s.passing.Forward,
+		Limits:   s.limits,
 		Identify: func(r *http.Request) (identity.Identity, error) { return s.callers().WebIdentity(r, admission) },
+		Health:   s.ownHealth,
+		Log:      s.log,
 	})
-	for _, desc := range []*grpc.ServiceDesc{&service.Cluster_ServiceDesc, &service.Accounting_ServiceDesc} {
-		gateway.RegisterService(forward.NewService(desc, s.passing.Forward), nil)
-	}
 	s.mountSlurm(gateway)
-	gateway.Mount(forward.HealthPath, forward.Health{Own: s.ownHealth}, true)
 	return forward.Forwarder{Gateway: gateway}
 }
 
-// OwnHealth tells whether this controller leads.
+// ownHealth tells whether this controller leads.
 func (s *server) ownHealth() forward.OwnHealth {
 	if s.peers == nil {
 		return forward.OwnHealth{Role: "leader"}
 	}
-	lead := s.durable.Leader()
-	out := forward.OwnHealth{
+	lead := s.disk.Durable.Leader()
+	health := forward.OwnHealth{
 		Role:       "standby",
 		Controller: s.peers.Self.Name,
 		Leader:     lead.ID,
-		Term:       s.durable.Term(),
+		Term:       s.disk.Durable.Term(),
 	}
 	if s.ctl != nil && lead.Self {
-		out.Role = "leader"
+		health.Role = "leader"
 	}
-	return out
+	return health
 }
 
 // delivered is how far this controller has come at everything that the next leader goes
@@ -622,8 +515,8 @@ func (s *server) trailOptions() trail.Options {
 		Config:     s.cfg,
 		Cluster:    s.cluster.ClusterName,
 		Controller: s.ctl,
-		Archive:    s.archive.Disk,
-		Codec:      s.codec,
+		Archive:    s.disk.Archive.Disk,
+		Codec:      s.disk.Codec,
 		Log:        s.log,
 		PeerOf: func(r *http.Request) *identity.Identity {
 			if peer, ok := callers.Peer(r.Context()); ok {

@@ -17,7 +17,7 @@ type shellService struct {
 	zone string // submit.ZoneSetting of the controller
 	// filtered tells whether the site has a cli_filter.lua.
 	filtered func() bool
-	submit   func(ctx context.Context, req *apiv1.SubmitRequest) (*apiv1.SubmitReply, error)
+	submit   func(ctx context.Context, request *apiv1.SubmitRequest) (*apiv1.SubmitReply, error)
 }
 
 // Sbatch implements service.ShellServer.
@@ -33,11 +33,11 @@ func (s shellService) Sbatch(
 			Zone:     s.zone,
 			Filtered: s.filtered(),
 			Submit: func(ctx context.Context, req *apiv1.SubmitRequest) (*apiv1.SubmitReply, error) {
-				rep, err := s.submit(ctx, req)
+				reply, err := s.submit(ctx, req)
 				if err != nil {
 					return nil, rpcstatus.Convert(grpcx.FromStatus(err), rpcstatus.Numbers())
 				}
-				return rep, nil
+				return reply, nil
 			},
 		},
 	), nil

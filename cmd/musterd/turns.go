@@ -9,7 +9,9 @@ import (
 	"github.com/musterhpc/muster/controller/confirm"
 	"github.com/musterhpc/muster/controller/doors"
 	"github.com/musterhpc/muster/controller/exporting"
+	"github.com/musterhpc/muster/controller/founding"
 	"github.com/musterhpc/muster/controller/peers"
+	"github.com/musterhpc/muster/controller/turns"
 	"github.com/musterhpc/muster/internal/audit/trail"
 	"github.com/musterhpc/muster/internal/clock"
 	"github.com/musterhpc/muster/internal/parts"
@@ -18,17 +20,13 @@ import (
 	"github.com/musterhpc/muster/internal/transport/gate"
 	"github.com/musterhpc/muster/internal/transport/listen"
 	"github.com/musterhpc/muster/ledger/log"
-	"github.com/musterhpc/muster/scheduler/daemon"
 )
-
-// errLeadOver ends a turn of leading: another controller leads, or none.
-var errLeadOver = errors.New("this controller leads no longer")
 
 // runGroup is one of several controllers: it stands by and leads in turns. The
 // port of the API and the local socket stay open all the time.
 func (s *server) runGroup(parent context.Context, p *peers.Peers) (err error) {
-	g := parts.New(parent)
-	defer g.Stop()
+	group := parts.New(parent)
+	defer group.Stop()
 	s.peers = p
 	p.WarnOfCount()
 	socket, err := listen.Unix(s.cfg.Socket, 0o666)
@@ -49,18 +47,18 @@ func (s *server) runGroup(parent context.Context, p *peers.Peers) (err error) {
 		return errors.Join(err, socket.Close(), p.Door.Close())
 	}
 	s.passing = passing
-	g.Spawn("port of the controllers", func(context.Context) error { return p.Door.Serve() })
-	s.keepCertificate(g, p.Source)
-	g.Spawn("local socket", func(context.Context) error { return s.local.Run(s.log) })
-	g.Spawn(
+	group.Spawn("port of the controllers", func(context.Context) error { return p.Door.Serve() })
+	s.keepCertificate(group, p.Source)
+	group.Spawn("local socket", func(context.Context) error { return s.local.Run(s.log) })
+	group.Spawn(
 		"pass commands on",
 		func(ctx context.Context) error { return passing.Serve(ctx, s.local.Standby()) },
 	)
-	g.Spawn("close the doors", func(ctx context.Context) error {
+	group.Spawn("close the doors", func(ctx context.Context) error {
 		<-ctx.Done()
 		return errors.Join(p.Door.Close(), s.local.Close())
 	})
-	if err := s.joinGroup(g.Context(), p); err != nil {
+	if err := s.joinGroup(group.Context(), p); err != nil {
 		if parent.Err() != nil {
 			return nil
 		}
@@ -68,19 +66,19 @@ func (s *server) runGroup(parent context.Context, p *peers.Peers) (err error) {
 	}
 	defer func() { err = errors.Join(err, s.leaveGroup(p)) }()
 	ended := make(chan error, 1)
-	g.Spawn("take turns", func(ctx context.Context) error {
-		ended <- s.takeTurns(ctx)
+	group.Spawn("take turns", func(ctx context.Context) error {
+		ended <- s.newTurns().Take(ctx)
 		return nil
 	})
 	select {
 	case err = <-ended:
 		return err
-	case err = <-g.Failed():
-	case <-s.durable.Done():
-		err = s.durable.Err()
+	case err = <-group.Failed():
+	case <-s.disk.Durable.Done():
+		err = s.disk.Durable.Err()
 	case <-parent.Done():
 	}
-	g.Cancel()
+	group.Cancel()
 	return errors.Join(err, <-ended)
 }
 
@@ -92,6 +90,12 @@ func (s *server) joinGroup(ctx context.Context, p *peers.Peers) error {
 		return err
 	}
 	first := false
+	p.SetLedger(func() string { return founding.ReadMark(s.cfg.StateDir) })
+	if !fresh {
+		if err := p.CompareOthers(ctx); err != nil {
+			return err
+		}
+	}
 	if fresh {
 		p.SetWaits()
 		first, err = p.AwaitPermission(ctx)
@@ -123,134 +127,98 @@ func (s *server) joinGroup(ctx context.Context, p *peers.Peers) error {
 			s.cfg.StateDir,
 		)
 	}
-	p.SetDurable(s.durable)
+	p.SetDurable(s.disk.Durable)
 	return nil
 }
 
 // leaveGroup closes the ledger. Who leads gives the lead away first, so that the
 // others need not find out that it is gone.
 func (s *server) leaveGroup(p *peers.Peers) error {
-	if s.durable.Leader().Self {
+	if s.disk.Durable.Leader().Self {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 		defer cancel()
-		if err := s.durable.HandOver(ctx, p.Successor(ctx)); err != nil {
+		if err := s.disk.Durable.HandOver(ctx, p.Successor(ctx)); err != nil {
 			s.log.Info("the lead was not handed over; the others elect a leader", "error", err)
 		}
 	}
 	return s.closeLedger()
 }
 
-// takeTurns stands by until this controller is elected, leads until it is not, and
-// so on.
-func (s *server) takeTurns(ctx context.Context) error {
+// newTurns are the turns of this controller at the lead of its group.
+func (s *server) newTurns() turns.Turns {
+	return turns.Turns{
+		StandBy: s.startStandby,
+		Await:   func(ctx context.Context) error { return turns.AwaitLead(ctx, s.disk.Durable) },
+		Lead:    s.beginTurn,
+		Term:    s.disk.Durable.Term,
+		Log:     s.log,
+	}
+}
+
+// startStandby starts what a standby serves and follows.
+func (s *server) startStandby(group *parts.Group) error {
+	if err := s.serveStandby(group); err != nil {
+		return err
+	}
+	group.Spawn("follow the lead", s.followLead)
+	group.Spawn("note the cluster", s.noteCluster)
+	if trail.Positions(s.cfg) {
+		group.Spawn("copy how far the audit trail has come", func(ctx context.Context) error {
+			return trail.CopyDelivered(ctx, s.cfg, s.peers, s.disk.Durable, s.log)
+		})
+	}
+	group.Spawn("follow the keys", func(ctx context.Context) error {
+		return s.access.FollowKeys(ctx, s.peers, s.log)
+	})
+	return nil
+}
+
+// noteCluster notes which cluster the state folder belongs to once the ledger has said so. A controller
+// that has never led compares itself with the others by that, too.
+func (s *server) noteCluster(ctx context.Context) error {
+	for {
+		if known := s.knownState(); known != nil && known.Seq > 0 {
+			return s.founding().MarkCluster(known)
+		}
+		if !clock.PauseFor(ctx, time.Second) {
+			return nil
+		}
+	}
+}
+
+// followLead tells the way of this host's commands where the leader is.
+func (s *server) followLead(ctx context.Context) error {
 	for ctx.Err() == nil {
-		if err := s.standBy(ctx); err != nil || ctx.Err() != nil {
-			return ignoreEnd(ctx, err)
+		changed := s.disk.Durable.Changed()
+		if lead := s.disk.Durable.Leader(); lead.Known {
+			s.passing.Lead(lead.Address)
+		} else {
+			s.passing.LeadLost()
 		}
-		err := s.leadTurn(ctx)
-		if !errors.Is(err, errLeadOver) {
-			return ignoreEnd(ctx, err)
+		select {
+		case <-changed:
+		case <-ctx.Done():
 		}
-		s.log.Info("this controller stands by", "term", s.durable.Term())
 	}
 	return nil
 }
 
-// ignoreEnd forgets errors that come of the end of the process.
-func ignoreEnd(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
-}
-
-// standBy serves what a standby serves until this controller is elected.
-func (s *server) standBy(parent context.Context) error {
-	g := parts.New(parent)
-	defer g.Stop()
-	if err := s.serveStandby(g); err != nil {
-		return err
-	}
-	g.Spawn("follow the lead", func(ctx context.Context) error {
-		for ctx.Err() == nil {
-			changed := s.durable.Changed()
-			if lead := s.durable.Leader(); lead.Known {
-				s.passing.Lead(lead.Address)
-			} else {
-				s.passing.LeadLost()
-			}
-			select {
-			case <-changed:
-			case <-ctx.Done():
-			}
-		}
-		return nil
-	})
-	if trail.Positions(s.cfg) {
-		g.Spawn("copy how far the audit trail has come", func(ctx context.Context) error {
-			return trail.CopyDelivered(ctx, s.cfg, s.peers, s.durable, s.log)
-		})
-	}
-	g.Spawn("follow the keys", func(ctx context.Context) error {
-		return s.access.FollowKeys(ctx, s.peers, s.log)
-	})
-	elected := make(chan error, 1)
-	g.Spawn("wait for the lead", func(ctx context.Context) error {
-		elected <- awaitLead(ctx, s.durable)
-		return nil
-	})
-	select {
-	case err := <-elected:
-		return err
-	case err := <-g.Failed():
-		return err
-	case <-parent.Done():
-		return nil
-	}
-}
-
-// awaitLead returns nil when this member leads and all that earlier leaders wrote
-// is applied here.
-func awaitLead(ctx context.Context, durable *log.Durable) error {
-	for ctx.Err() == nil {
-		changed := durable.Changed()
-		err := durable.Resume(ctx)
-		if err == nil || !errors.Is(err, log.ErrNotLeader) {
-			return err
-		}
-		select {
-		case <-changed:
-		case <-time.After(50 * time.Millisecond): // the change may have come before
-		case <-ctx.Done():
-		}
-	}
-	return ctx.Err()
-}
-
-// leadTurn leads until another controller does, or none.
-func (s *server) leadTurn(parent context.Context) error {
-	ctx, cancel := context.WithCancelCause(parent)
-	defer cancel(nil)
-	lead := s.durable.PresentLead()
-	go func() {
-		select {
-		case <-lead.Over():
-			confirm.HearLate()
-			s.peers.SetLeads(false)
-			cancel(errLeadOver)
-		case <-ctx.Done():
-		}
-	}()
-	s.log.Info("this controller was elected", "term", s.durable.Term())
+// beginTurn is the next turn of leading.
+func (s *server) beginTurn() turns.Turn {
+	lead := s.disk.Durable.PresentLead() // first, so that a loss while the turn is made is not missed
 	turn := s.newTurn()
 	turn.lead = lead
-	err := turn.runLeader(ctx)
-	s.peers.SetLeads(false)
-	if parent.Err() == nil &&
-		(errors.Is(context.Cause(ctx), errLeadOver) || errors.Is(err, daemon.ErrNotLeader)) {
-		return errLeadOver
+	// Whoever follows the lead has ended by now. A call of this host may be on its way to a leader that
+	// was stopped, which answers nothing.
+	s.passing.Lead(s.peers.Self.Address)
+	return turns.Turn{
+		Over: lead.Over(),
+		Ended: func() {
+			confirm.HearLate()
+			s.peers.SetLeads(false)
+		},
+		Run: turn.runLeader,
 	}
-	return err
 }
 
 // newTurn is a server with what every turn of leading has of its own.
@@ -261,11 +229,7 @@ func (s *server) newTurn() *server {
 		cluster:   s.cluster,
 		log:       s.log,
 		roles:     s.roles,
-		durable:   s.durable,
-		archive:   s.archive,
-		blobs:     s.blobs,
-		machine:   s.machine,
-		codec:     s.codec,
+		disk:      s.disk,
 		access:    s.access,
 		tokens:    s.tokens,
 		provider:  s.provider,
@@ -284,18 +248,18 @@ func (s *server) newTurn() *server {
 
 // serveStandby opens the metrics and REST of a standby. Its metrics are about
 // itself alone, so that sums over controllers count the cluster once.
-func (s *server) serveStandby(g *parts.Group) error {
+func (s *server) serveStandby(group *parts.Group) error {
 	metrics := s.metricsDoor()
 	metrics.Pages = exporting.Standby{
 		Cluster: s.cluster.ClusterName,
 		Version: version,
-		Durable: s.durable,
+		Durable: s.disk.Durable,
 	}.Pages()
 	d := doors.Doors{
 		Metrics: metrics,
 		REST:    s.restDoor(s.newForwarder(), s.peers.Source),
 	}
-	return d.ServeBeside(g)
+	return d.ServeBeside(group)
 }
 
 // apiProtocols are what agents and tools speak.

@@ -20,36 +20,36 @@ func (n *number) UnmarshalJSON(data []byte) error {
 	case len(data) == 0 || string(data) == "null":
 		return nil
 	case data[0] == '{':
-		var v struct {
+		var object struct {
 			Set, Infinite bool
 			Number        json.Number
 		}
-		if err := json.Unmarshal(data, &v); err != nil {
+		if err := json.Unmarshal(data, &object); err != nil {
 			return err
 		}
-		if !v.Set || v.Infinite {
+		if !object.Set || object.Infinite {
 			return nil
 		}
-		return n.parseText(v.Number.String())
+		return n.parseText(object.Number.String())
 	case data[0] == '"':
-		var s string
-		if err := json.Unmarshal(data, &s); err != nil {
+		var text string
+		if err := json.Unmarshal(data, &text); err != nil {
 			return err
 		}
-		if s == "" {
+		if text == "" {
 			return nil
 		}
-		return n.parseText(s)
+		return n.parseText(text)
 	}
 	return n.parseText(string(data))
 }
 
-func (n *number) parseText(s string) error {
-	f, err := strconv.ParseFloat(s, 64)
+func (n *number) parseText(text string) error {
+	parsed, err := strconv.ParseFloat(text, 64)
 	if err != nil {
-		return fmt.Errorf("%q is not a number", s)
+		return fmt.Errorf("%q is not a number", text)
 	}
-	*n = number(f)
+	*n = number(parsed)
 	return nil
 }
 
@@ -59,11 +59,11 @@ type words []string
 // UnmarshalJSON implements json.Unmarshaler.
 func (w *words) UnmarshalJSON(data []byte) error {
 	if len(data) > 0 && data[0] == '"' {
-		var s string
-		err := json.Unmarshal(data, &s)
+		var text string
+		err := json.Unmarshal(data, &text)
 		*w = nil
-		if s != "" {
-			*w = strings.Split(s, ",")
+		if text != "" {
+			*w = strings.Split(text, ",")
 		}
 		return err
 	}
@@ -122,38 +122,40 @@ var errShape = errors.New("not the JSON of this command")
 
 // readList calls each for every element of the array under a key of the outermost
 // object, one at a time: a queue of 100,000 jobs is never in memory as text.
-func readList(r io.Reader, key string, each func(d *json.Decoder) error) error {
-	d := json.NewDecoder(r)
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+func readList(reply io.Reader, key string, each func(d *json.Decoder) error) error {
+	decoder := json.NewDecoder(reply)
+	if token, err := decoder.Token(); err != nil || token != json.Delim('{') {
 		return fmt.Errorf("%w: it does not begin with an object (%w)", errShape, orEOF(err))
 	}
 	found := false
-	for d.More() {
-		t, err := d.Token()
+	for decoder.More() {
+		token, err := decoder.Token()
 		if err != nil {
 			return fmt.Errorf("%w: %w", errShape, err)
 		}
-		if t != key {
+		if token != key {
 			var skipped json.RawMessage
-			if err := d.Decode(&skipped); err != nil {
-				return fmt.Errorf("%w: key %v: %w", errShape, t, err)
+			if err := decoder.Decode(&skipped); err != nil {
+				return fmt.Errorf("%w: key %v: %w", errShape, token, err)
 			}
 			continue
 		}
 		found = true
-		if t, err := d.Token(); err != nil || t != json.Delim('[') {
+		if token, err := decoder.Token(); err != nil || token != json.Delim('[') {
 			return fmt.Errorf("%w: %s is not a list (%w)", errShape, key, orEOF(err))
 		}
-		for d.More() {
-			if err := each(d); err != nil {
-				return fmt.Errorf("%w: in %s, byte %d: %w", errShape, key, d.InputOffset(), err)
+		for decoder.More() {
+			if err := each(decoder); err != nil {
+				return fmt.Errorf(
+					"%w: in %s, byte %d: %w", errShape, key, decoder.InputOffset(), err,
+				)
 			}
 		}
-		if _, err := d.Token(); err != nil {
+		if _, err := decoder.Token(); err != nil {
 			return fmt.Errorf("%w: %s: %w", errShape, key, err)
 		}
 	}
-	if _, err := d.Token(); err != nil {
+	if _, err := decoder.Token(); err != nil {
 		return fmt.Errorf("%w: cut off: %w", errShape, err)
 	}
 	if !found {
@@ -170,22 +172,22 @@ func orEOF(err error) error {
 }
 
 // readJobs reads squeue --json.
-func readJobs(r io.Reader) ([]Job, error) {
-	var out []Job
-	err := readList(r, "jobs", func(d *json.Decoder) error {
-		var j jobJSON
-		if err := d.Decode(&j); err != nil {
+func readJobs(reply io.Reader) ([]Job, error) {
+	var jobs []Job
+	err := readList(reply, "jobs", func(decoder *json.Decoder) error {
+		var listed jobJSON
+		if err := decoder.Decode(&listed); err != nil {
 			return err
 		}
-		out = append(out, j.toJob())
+		jobs = append(jobs, listed.toJob())
 		return nil
 	})
-	return out, err
+	return jobs, err
 }
 
 // toJob makes the record that is kept.
 func (j *jobJSON) toJob() Job {
-	out := Job{
+	job := Job{
 		Reason:    j.Reason,
 		User:      j.User,
 		Account:   j.Account,
@@ -202,31 +204,31 @@ func (j *jobJSON) toJob() Job {
 		Reservation: j.Resv,
 		Licenses:    countsOf(j.Licenses),
 	}
-	for _, w := range j.State {
-		if baseState(w) && out.State == "" {
-			out.State = w
+	for _, word := range j.State {
+		if baseState(word) && job.State == "" {
+			job.State = word
 		} else {
-			out.Flags = append(out.Flags, w)
+			job.Flags = append(job.Flags, word)
 		}
 	}
-	if out.Partition != "" { // several while pending: it counts in the first
-		out.Partition, _, _ = strings.Cut(out.Partition, ",")
+	if job.Partition != "" { // several while pending: it counts in the first
+		job.Partition, _, _ = strings.Cut(job.Partition, ",")
 	}
-	out.TRES = j.TRES
-	if out.TRES == "" {
-		out.TRES = j.ReqTRES
+	job.TRES = j.TRES
+	if job.TRES == "" {
+		job.TRES = j.ReqTRES
 	}
-	for _, kv := range strings.Split(out.TRES, ",") {
-		name, value, _ := strings.Cut(kv, "=")
+	for _, assignment := range strings.Split(job.TRES, ",") {
+		name, value, _ := strings.Cut(assignment, "=")
 		switch {
 		case name == "mem":
-			out.Mem = memMiB(value)
+			job.Mem = memMiB(value)
 		case name == "cpu":
-			out.CPUs = parseCount(value)
+			job.CPUs = parseCount(value)
 		case name == "gres/gpu":
-			out.GPUs = parseCount(value)
+			job.GPUs = parseCount(value)
 		case strings.HasPrefix(name, "gres/gpu:"):
-			out.GPUType = strings.TrimPrefix(name, "gres/gpu:")
+			job.GPUType = strings.TrimPrefix(name, "gres/gpu:")
 		}
 	}
 	// A release that does not send the field shows it in the priority and the reason.
@@ -234,13 +236,13 @@ func (j *jobJSON) toJob() Job {
 	if j.Hold != nil {
 		held = *j.Hold
 	}
-	out.Held = held && out.State == "PENDING"
-	return out
+	job.Held = held && job.State == "PENDING"
+	return job
 }
 
 // baseState tells the states of which a job has exactly one.
-func baseState(w string) bool {
-	switch w {
+func baseState(word string) bool {
+	switch word {
 	case "PENDING",
 		"RUNNING",
 		"SUSPENDED",
@@ -259,25 +261,25 @@ func baseState(w string) bool {
 }
 
 // tasksOf counts the tasks of an array that "0-9:3,12%4" names; 0 for "".
-func tasksOf(s string) int64 {
-	s, _, _ = strings.Cut(s, "%")
+func tasksOf(text string) int64 {
+	text, _, _ = strings.Cut(text, "%")
 	total := int64(0)
-	for _, part := range strings.Split(s, ",") {
+	for _, part := range strings.Split(text, ",") {
 		part, step, stepped := strings.Cut(part, ":")
-		from, to, ranged := strings.Cut(part, "-")
+		from, end, ranged := strings.Cut(part, "-")
 		first, err := strconv.ParseInt(from, 10, 64)
 		if err != nil {
 			continue // "..." where the list was cut short
 		}
-		last, by := first, int64(1)
+		last, stride := first, int64(1)
 		if ranged {
-			last = parseCount(to)
+			last = parseCount(end)
 		}
 		if stepped {
-			by = max(parseCount(step), 1)
+			stride = max(parseCount(step), 1)
 		}
 		if last >= first {
-			total += (last-first)/by + 1
+			total += (last-first)/stride + 1
 		}
 	}
 	return total
@@ -285,23 +287,23 @@ func tasksOf(s string) int64 {
 
 // countsOf reads a list of licences: "matlab:2,ansys". Of alternatives ("a|b")
 // nobody knows which one is held.
-func countsOf(s string) []Count {
-	if s == "" || s == "(null)" || strings.Contains(s, "|") {
+func countsOf(text string) []Count {
+	if text == "" || text == "(null)" || strings.Contains(text, "|") {
 		return nil
 	}
-	var out []Count
-	for _, one := range strings.Split(s, ",") {
+	var counts []Count
+	for _, one := range strings.Split(text, ",") {
 		count := Count{one, 1}
 		if i := strings.LastIndexAny(one, ":="); i >= 0 {
 			count = Count{one[:i], parseCount(one[i+1:])}
 		}
-		out = append(out, count)
+		counts = append(counts, count)
 	}
-	return out
+	return counts
 }
 
-func parseCount(s string) int64 {
-	n, err := strconv.ParseInt(s, 10, 64)
+func parseCount(text string) int64 {
+	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
 		return 0
 	}
@@ -309,59 +311,61 @@ func parseCount(s string) int64 {
 }
 
 // memMiB reads an amount of memory of a TRES list: 500M, 8G, 1.5T.
-func memMiB(s string) int64 {
-	if s == "" {
+func memMiB(text string) int64 {
+	if text == "" {
 		return 0
 	}
-	scale := map[byte]float64{'K': 1.0 / 1024, 'M': 1, 'G': 1024, 'T': 1 << 20, 'P': 1 << 30}[s[len(s)-1]]
+	scale := map[byte]float64{
+		'K': 1.0 / 1024, 'M': 1, 'G': 1024, 'T': 1 << 20, 'P': 1 << 30,
+	}[text[len(text)-1]]
 	if scale == 0 {
-		return parseCount(s)
+		return parseCount(text)
 	}
-	f, err := strconv.ParseFloat(s[:len(s)-1], 64)
+	amount, err := strconv.ParseFloat(text[:len(text)-1], 64)
 	if err != nil {
 		return 0
 	}
-	return int64(f * scale)
+	return int64(amount * scale)
 }
 
 // readNodes reads sinfo --json of 22.05 and scontrol show nodes --json of
 // later releases.
-func readNodes(r io.Reader) ([]Node, error) {
-	var out []Node
-	err := readList(r, "nodes", func(d *json.Decoder) error {
-		n := nodeJSON{MemFree: -1}
-		if err := d.Decode(&n); err != nil {
+func readNodes(reply io.Reader) ([]Node, error) {
+	var nodes []Node
+	err := readList(reply, "nodes", func(decoder *json.Decoder) error {
+		listed := nodeJSON{MemFree: -1}
+		if err := decoder.Decode(&listed); err != nil {
 			return err
 		}
 		node := Node{
-			Name:        n.Name,
-			Reason:      n.Reason,
-			ReasonAt:    int64(n.ReasonAt),
-			Partitions:  n.Parts,
-			Features:    strings.Join(n.Features, ","),
-			GRES:        n.GRES,
-			GRESUsed:    n.GRESUsed,
-			CPUs:        int64(n.CPUs),
-			CPUsForJobs: int64(n.Effective),
-			CPUAlloc:    int64(n.Alloc),
-			CPUIdle:     int64(max(n.Idle, n.IdleOld)),
-			Mem:         int64(n.Mem),
-			MemAlloc:    int64(n.MemAlloc),
-			MemFree:     int64(n.MemFree),
+			Name:        listed.Name,
+			Reason:      listed.Reason,
+			ReasonAt:    int64(listed.ReasonAt),
+			Partitions:  listed.Parts,
+			Features:    strings.Join(listed.Features, ","),
+			GRES:        listed.GRES,
+			GRESUsed:    listed.GRESUsed,
+			CPUs:        int64(listed.CPUs),
+			CPUsForJobs: int64(listed.Effective),
+			CPUAlloc:    int64(listed.Alloc),
+			CPUIdle:     int64(max(listed.Idle, listed.IdleOld)),
+			Mem:         int64(listed.Mem),
+			MemAlloc:    int64(listed.MemAlloc),
+			MemFree:     int64(listed.MemFree),
 		}
 		if node.CPUsForJobs == 0 {
 			node.CPUsForJobs = node.CPUs
 		}
-		for i, w := range append(append(words{}, n.State...), n.Flags...) {
-			w = strings.ToUpper(w)
+		for i, word := range append(append(words{}, listed.State...), listed.Flags...) {
+			word = strings.ToUpper(word)
 			if i == 0 {
-				node.State = w
+				node.State = word
 			} else {
-				node.Flags = append(node.Flags, w)
+				node.Flags = append(node.Flags, word)
 			}
 		}
-		out = append(out, node)
+		nodes = append(nodes, node)
 		return nil
 	})
-	return out, err
+	return nodes, err
 }

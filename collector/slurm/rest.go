@@ -41,23 +41,23 @@ type client struct {
 
 // prepareRequest reads the token, and finds the newest form that slurmrestd speaks.
 func (s *Source) prepareRequest(ctx context.Context, snap *Snapshot) error {
-	c := s.rest
-	if c.TokenFile != "" {
-		data, err := os.ReadFile(c.TokenFile)
+	connection := s.rest
+	if connection.TokenFile != "" {
+		data, err := os.ReadFile(connection.TokenFile)
 		if err != nil {
 			return fmt.Errorf("observe.rest_token_file: %w", err)
 		}
-		c.token = string(data)
+		connection.token = string(data)
 	}
 	if s.named {
 		return nil
 	}
 	newest := 0
-	err := s.getPath(ctx, "/openapi/v3", func(r io.Reader) error {
-		text, err := io.ReadAll(r)
-		for _, m := range apiPath.FindAllSubmatch(text, -1) {
-			if n, err := strconv.Atoi(string(m[1])); err == nil {
-				newest = max(newest, n)
+	err := s.getPath(ctx, "/openapi/v3", func(reply io.Reader) error {
+		text, err := io.ReadAll(reply)
+		for _, match := range apiPath.FindAllSubmatch(text, -1) {
+			if version, err := strconv.Atoi(string(match[1])); err == nil {
+				newest = max(newest, version)
 			}
 		}
 		return err
@@ -68,13 +68,13 @@ func (s *Source) prepareRequest(ctx context.Context, snap *Snapshot) error {
 	if newest == 0 {
 		return errNoAPI
 	}
-	c.api = fmt.Sprintf("/slurm/v0.0.%d", newest)
-	snap.Cluster = c.Cluster
-	err = s.getPath(ctx, c.api+"/ping", func(r io.Reader) error {
+	connection.api = fmt.Sprintf("/slurm/v0.0.%d", newest)
+	snap.Cluster = connection.Cluster
+	err = s.getPath(ctx, connection.api+"/ping", func(reply io.Reader) error {
 		var answer struct {
 			Meta struct{ Slurm struct{ Release string } }
 		}
-		err := json.NewDecoder(r).Decode(&answer)
+		err := json.NewDecoder(reply).Decode(&answer)
 		snap.Version = answer.Meta.Slurm.Release
 		return err
 	})
@@ -131,50 +131,50 @@ func (c *client) getPath(
 // restSections are what slurmrestd is asked for. Shares are not among them:
 // its older forms have none.
 func restSections() []section {
-	at := func(path string) func(*Source) []string {
+	pathBelow := func(path string) func(*Source) []string {
 		return func(s *Source) []string { return []string{s.rest.api + path} }
 	}
 	return []section{
-		{"jobs", at("/jobs"), readInto(readJobs, func(s *Snapshot, v []Job) { s.Jobs = v })},
-		{"nodes", at("/nodes"), readInto(readNodes, func(s *Snapshot, v []Node) { s.Nodes = v })},
+		{"jobs", pathBelow("/jobs"), readInto(readJobs, func(s *Snapshot, v []Job) { s.Jobs = v })},
+		{"nodes", pathBelow("/nodes"), readInto(readNodes, func(s *Snapshot, v []Node) { s.Nodes = v })},
 		{
 			"partitions",
-			at("/partitions"),
+			pathBelow("/partitions"),
 			readInto(restPartitions, func(s *Snapshot, v []string) { s.Partitions = v }),
 		},
 		{
 			"reservations",
-			at("/reservations"),
+			pathBelow("/reservations"),
 			readInto(restReservations, func(s *Snapshot, v []Reservation) { s.Reservations = v }),
 		},
 		{
 			"licenses",
-			at("/licenses"),
+			pathBelow("/licenses"),
 			readInto(restLicenses, func(s *Snapshot, v []License) { s.Licenses = v }),
 		},
-		{"scheduler", at("/diag"), readInto(restDiag, func(s *Snapshot, v Sched) { s.Sched = v })},
+		{"scheduler", pathBelow("/diag"), readInto(restDiag, func(s *Snapshot, v Sched) { s.Sched = v })},
 	}
 }
 
 // each decodes the elements of a list and adds what keep makes of them.
-func each[J, T any](r io.Reader, key string, keep func(j *J) T) ([]T, error) {
+func each[J, T any](reply io.Reader, key string, keep func(item *J) T) ([]T, error) {
 	var out []T
-	err := readList(r, key, func(d *json.Decoder) error {
-		var j J
-		if err := d.Decode(&j); err != nil {
+	err := readList(reply, key, func(decoder *json.Decoder) error {
+		var item J
+		if err := decoder.Decode(&item); err != nil {
 			return err
 		}
-		out = append(out, keep(&j))
+		out = append(out, keep(&item))
 		return nil
 	})
 	return out, err
 }
 
-func restPartitions(r io.Reader) ([]string, error) {
-	return each(r, "partitions", func(j *struct{ Name string }) string { return j.Name })
+func restPartitions(reply io.Reader) ([]string, error) {
+	return each(reply, "partitions", func(listed *struct{ Name string }) string { return listed.Name })
 }
 
-func restReservations(r io.Reader) ([]Reservation, error) {
+func restReservations(reply io.Reader) ([]Reservation, error) {
 	type reservation struct {
 		Name, Partition, Users, Accounts, Licenses string
 		Nodes                                      string `json:"node_list"`
@@ -184,36 +184,36 @@ func restReservations(r io.Reader) ([]Reservation, error) {
 		NodeCount                                  number `json:"node_count"`
 		Cores                                      number `json:"core_count"`
 	}
-	return each(r, "reservations", func(j *reservation) Reservation {
+	return each(reply, "reservations", func(listed *reservation) Reservation {
 		return Reservation{
-			Name:      j.Name,
-			Nodes:     j.Nodes,
-			Partition: j.Partition,
-			Flags:     strings.Join(j.Flags, ","),
-			Users:     j.Users,
-			Accounts:  j.Accounts,
+			Name:      listed.Name,
+			Nodes:     listed.Nodes,
+			Partition: listed.Partition,
+			Flags:     strings.Join(listed.Flags, ","),
+			Users:     listed.Users,
+			Accounts:  listed.Accounts,
 			Start: int64(
-				j.Start,
+				listed.Start,
 			),
-			End:       int64(j.End),
-			NodeCount: int64(j.NodeCount),
-			Cores:     int64(j.Cores),
-			Licenses:  countsOf(j.Licenses),
+			End:       int64(listed.End),
+			NodeCount: int64(listed.NodeCount),
+			Cores:     int64(listed.Cores),
+			Licenses:  countsOf(listed.Licenses),
 		}
 	})
 }
 
-func restLicenses(r io.Reader) ([]License, error) {
+func restLicenses(reply io.Reader) ([]License, error) {
 	type license struct {
 		LicenseName           string
 		Total, Used, Reserved number
 	}
-	return each(r, "licenses", func(j *license) License {
+	return each(reply, "licenses", func(listed *license) License {
 		return License{
-			Name:     j.LicenseName,
-			Total:    int64(j.Total),
-			Used:     int64(j.Used),
-			Reserved: int64(j.Reserved),
+			Name:     listed.LicenseName,
+			Total:    int64(listed.Total),
+			Used:     int64(listed.Used),
+			Reserved: int64(listed.Reserved),
 		}
 	})
 }
@@ -240,7 +240,7 @@ func restFigures() map[string]string {
 	}
 }
 
-func restDiag(r io.Reader) (Sched, error) {
+func restDiag(reply io.Reader) (Sched, error) {
 	type call struct {
 		Message string `json:"message_type"`
 		User    string
@@ -248,35 +248,37 @@ func restDiag(r io.Reader) (Sched, error) {
 		Total   number `json:"total_time"`
 	}
 	var answer struct{ Statistics map[string]json.RawMessage }
-	if err := json.NewDecoder(r).Decode(&answer); err != nil {
+	if err := json.NewDecoder(reply).Decode(&answer); err != nil {
 		return Sched{}, fmt.Errorf("%w: %w", errShape, err)
 	}
-	out := Sched{Numbers: map[string]int64{}}
+	sched := Sched{Numbers: map[string]int64{}}
 	for key, name := range restFigures() {
 		if raw, ok := answer.Statistics[key]; ok {
 			var n number
 			if err := n.UnmarshalJSON(raw); err != nil {
 				return Sched{}, fmt.Errorf("%w: %s: %w", errShape, key, err)
 			}
-			out.Numbers[name] = int64(n)
+			sched.Numbers[name] = int64(n)
 		}
 	}
-	if _, ok := out.Numbers["Server thread count"]; !ok {
+	if _, ok := sched.Numbers["Server thread count"]; !ok {
 		return Sched{}, fmt.Errorf("%w: statistics have no server_thread_count", errShape)
 	}
-	for key, to := range map[string]*[]Calls{"rpcs_by_message_type": &out.RPCs, "rpcs_by_user": &out.Users} {
+	for key, target := range map[string]*[]Calls{
+		"rpcs_by_message_type": &sched.RPCs, "rpcs_by_user": &sched.Users,
+	} {
 		var list []call
 		if raw, ok := answer.Statistics[key]; ok {
 			if err := json.Unmarshal(raw, &list); err != nil {
 				return Sched{}, fmt.Errorf("%w: %s: %w", errShape, key, err)
 			}
 		}
-		for _, c := range list {
-			*to = append(
-				*to,
-				Calls{c.Message + c.User, uint64(max(c.Count, 0)), uint64(max(c.Total, 0))},
+		for _, listed := range list {
+			*target = append(
+				*target,
+				Calls{listed.Message + listed.User, uint64(max(listed.Count, 0)), uint64(max(listed.Total, 0))},
 			)
 		}
 	}
-	return out, nil
+	return sched, nil
 }

@@ -79,24 +79,24 @@ func New(options Options) *Source {
 
 // readInto makes the reader of a section: only what was read whole is kept.
 func readInto[T any](
-	read func(r io.Reader) (T, error),
-	put func(snap *Snapshot, v T),
+	read func(output io.Reader) (T, error),
+	put func(snap *Snapshot, values T),
 ) func(*Snapshot, io.Reader) error {
-	return func(snap *Snapshot, r io.Reader) error {
-		v, err := read(r)
+	return func(snap *Snapshot, output io.Reader) error {
+		values, err := read(output)
 		if err == nil {
-			put(snap, v)
+			put(snap, values)
 		}
 		return err
 	}
 }
 
 func sections() []section {
-	is := func(args ...string) func(*Source) []string { return func(*Source) []string { return args } }
+	commandLine := func(args ...string) func(*Source) []string { return func(*Source) []string { return args } }
 	return []section{
 		{
 			"jobs",
-			is("squeue", "--json"),
+			commandLine("squeue", "--json"),
 			readInto(readJobs, func(s *Snapshot, v []Job) { s.Jobs = v }),
 		},
 		{"nodes", func(source *Source) []string {
@@ -107,23 +107,23 @@ func sections() []section {
 		}, readInto(readNodes, func(s *Snapshot, v []Node) { s.Nodes = v })},
 		{
 			"partitions",
-			is("scontrol", "-o", "-a", "show", "partition"),
+			commandLine("scontrol", "-o", "-a", "show", "partition"),
 			readInto(readPartitions, func(s *Snapshot, v []string) { s.Partitions = v }),
 		},
 		{
 			"reservations",
-			is("scontrol", "-o", "show", "reservation"),
+			commandLine("scontrol", "-o", "show", "reservation"),
 			readInto(readReservations, func(s *Snapshot, v []Reservation) { s.Reservations = v }),
 		},
 		{
 			"licenses",
-			is("scontrol", "-o", "show", "license"),
+			commandLine("scontrol", "-o", "show", "license"),
 			readInto(readLicenses, func(s *Snapshot, v []License) { s.Licenses = v }),
 		},
-		{"scheduler", is("sdiag"), readInto(readDiag, func(s *Snapshot, v Sched) { s.Sched = v })},
+		{"scheduler", commandLine("sdiag"), readInto(readDiag, func(s *Snapshot, v Sched) { s.Sched = v })},
 		{
 			"fairshare",
-			is("sshare", "-a", "-P", "-n", "-l", "-o", shareColumns),
+			commandLine("sshare", "-a", "-P", "-n", "-l", "-o", shareColumns),
 			readInto(readShares, func(s *Snapshot, v []Share) { s.Shares = v }),
 		},
 	}
@@ -159,19 +159,19 @@ func (s *Source) Refresh(ctx context.Context) {
 		s.nameCluster(ctx, next)
 	}
 	was := map[string]Section{}
-	for _, sec := range next.Sections {
-		was[sec.Name] = sec
+	for _, section := range next.Sections {
+		was[section.Name] = section
 	}
 	next.Sections = nil
-	for _, sec := range s.sections {
-		now, old := Section{Name: sec.name}, was[sec.name]
+	for _, section := range s.sections {
+		now, old := Section{Name: section.name}, was[section.name]
 		began := s.o.Now()
 		now.Err = away
 		if away == nil {
 			now.Err = s.fetchOutput(
 				ctx,
-				sec.args(s),
-				func(r io.Reader) error { return sec.read(next, r) },
+				section.args(s),
+				func(output io.Reader) error { return section.read(next, output) },
 			)
 		}
 		now.Took, now.At = s.o.Now().Sub(began), began
@@ -181,25 +181,25 @@ func (s *Source) Refresh(ctx context.Context) {
 				s.o.Log.Warn(
 					"Slurm could not be read: the last good values stay",
 					"what",
-					sec.name,
+					section.name,
 					"error",
 					now.Err,
 				)
 			}
 		} else if old.Err != nil {
-			s.o.Log.Info("Slurm can be read again", "what", sec.name)
+			s.o.Log.Info("Slurm can be read again", "what", section.name)
 		}
 		next.Sections = append(next.Sections, now)
 	}
 	next.Commands = nil
 	for _, name := range [...]string{"scontrol", "sdiag", "sinfo", "slurmrestd", "squeue", "sshare"} {
-		if c := s.commands[name]; c != nil {
-			copied := *c
-			copied.Buckets = append([]uint64(nil), c.Buckets...)
+		if command := s.commands[name]; command != nil {
+			copied := *command
+			copied.Buckets = append([]uint64(nil), command.Buckets...)
 			next.Commands = append(next.Commands, copied)
 		}
 	}
-	if !slices.ContainsFunc(next.Sections, func(sec Section) bool { return sec.Err == nil }) {
+	if !slices.ContainsFunc(next.Sections, func(section Section) bool { return section.Err == nil }) {
 		s.named = false // what comes back may be another release
 	}
 	if ctx.Err() == nil {
@@ -209,8 +209,8 @@ func (s *Source) Refresh(ctx context.Context) {
 
 // nameCluster finds out which cluster and release this is.
 func (s *Source) nameCluster(ctx context.Context, snap *Snapshot) {
-	err := s.run(ctx, []string{"scontrol", "show", "config"}, func(r io.Reader) error {
-		text, err := io.ReadAll(r)
+	err := s.run(ctx, []string{"scontrol", "show", "config"}, func(output io.Reader) error {
+		text, err := io.ReadAll(output)
 		for _, line := range strings.Split(string(text), "\n") {
 			key, value, _ := strings.Cut(line, "=")
 			switch value = strings.TrimSpace(value); strings.TrimSpace(key) {
@@ -296,6 +296,8 @@ func (s *Source) pipeOutput(cmd *exec.Cmd, read func(r io.Reader) error) error {
 // head keeps the beginning of what is written to it.
 type head struct{ kept bytes.Buffer }
 
+// maxComplaint bounds what is kept of an error's text: a command that fails may print its whole
+// usage, and the cause comes first.
 const maxComplaint = 500
 
 func (h *head) Write(p []byte) (int, error) {
@@ -316,8 +318,8 @@ func (s *Source) countRequest(name string, took time.Duration, err error) {
 	if err != nil {
 		command.Errors++
 	}
-	for i, b := range Bounds() {
-		if took.Seconds() <= b {
+	for i, bound := range Bounds() {
+		if took.Seconds() <= bound {
 			command.Buckets[i]++
 		}
 	}

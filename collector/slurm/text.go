@@ -15,35 +15,35 @@ const maxLine = 8 << 20
 
 // records reads scontrol's one-line records: each a map of its words. A value
 // may hold spaces: it ends where the next Key= begins.
-func records(r io.Reader) ([]map[string]string, error) {
+func records(output io.Reader) ([]map[string]string, error) {
 	var out []map[string]string
-	sc := bufio.NewScanner(r)
-	sc.Buffer(nil, maxLine)
-	for sc.Scan() {
-		fields := strings.Fields(sc.Text())
-		rec, key := map[string]string{}, ""
-		for _, f := range fields {
-			k, v, ok := strings.Cut(f, "=")
-			if ok && wordKey(k) {
-				key = k
-				rec[key] = v
+	scanner := bufio.NewScanner(output)
+	scanner.Buffer(nil, maxLine)
+	for scanner.Scan() {
+		fields := strings.Fields(scanner.Text())
+		record, key := map[string]string{}, ""
+		for _, assignment := range fields {
+			name, value, ok := strings.Cut(assignment, "=")
+			if ok && wordKey(name) {
+				key = name
+				record[key] = value
 			} else if key != "" {
-				rec[key] += " " + f
+				record[key] += " " + assignment
 			}
 		}
-		if len(rec) > 0 {
-			out = append(out, rec)
+		if len(record) > 0 {
+			out = append(out, record)
 		}
 	}
-	return out, sc.Err()
+	return out, scanner.Err()
 }
 
-func wordKey(k string) bool {
-	if k == "" || k[0] < 'A' || k[0] > 'Z' {
+func wordKey(key string) bool {
+	if key == "" || key[0] < 'A' || key[0] > 'Z' {
 		return false
 	}
-	for i := 0; i < len(k); i++ {
-		switch c := k[i]; {
+	for i := 0; i < len(key); i++ {
+		switch c := key[i]; {
 		case c >= 'A' && c <= 'Z', c >= 'a' && c <= 'z', c >= '0' && c <= '9', c == '_', c == ':':
 		default:
 			return false
@@ -52,11 +52,11 @@ func wordKey(k string) bool {
 	return true
 }
 
-func readPartitions(r io.Reader) ([]string, error) {
-	recs, err := records(r)
+func readPartitions(output io.Reader) ([]string, error) {
+	partitions, err := records(output)
 	var out []string
-	for _, rec := range recs {
-		if name := rec["PartitionName"]; name != "" {
+	for _, record := range partitions {
+		if name := record["PartitionName"]; name != "" {
 			out = append(out, name)
 		}
 	}
@@ -64,108 +64,108 @@ func readPartitions(r io.Reader) ([]string, error) {
 }
 
 // stamp reads scontrol's local time.
-func stamp(s string) int64 {
-	t, err := time.ParseInLocation("2006-01-02T15:04:05", s, time.Local)
+func stamp(text string) int64 {
+	t, err := time.ParseInLocation("2006-01-02T15:04:05", text, time.Local)
 	if err != nil {
 		return 0
 	}
 	return t.Unix()
 }
 
-func readReservations(r io.Reader) ([]Reservation, error) {
-	recs, err := records(r)
-	var out []Reservation
-	for _, rec := range recs {
-		if name := rec["ReservationName"]; name != "" {
-			out = append(
-				out,
+func readReservations(output io.Reader) ([]Reservation, error) {
+	recs, err := records(output)
+	var reservations []Reservation
+	for _, record := range recs {
+		if name := record["ReservationName"]; name != "" {
+			reservations = append(
+				reservations,
 				Reservation{
 					Name:      name,
-					State:     rec["State"],
-					Nodes:     unset(rec["Nodes"]),
-					Partition: unset(rec["PartitionName"]),
-					Flags:     rec["Flags"],
+					State:     record["State"],
+					Nodes:     unset(record["Nodes"]),
+					Partition: unset(record["PartitionName"]),
+					Flags:     record["Flags"],
 					Users: unset(
-						rec["Users"],
+						record["Users"],
 					),
-					Accounts: unset(rec["Accounts"]),
-					Start:    stamp(rec["StartTime"]),
-					End:      stamp(rec["EndTime"]),
+					Accounts: unset(record["Accounts"]),
+					Start:    stamp(record["StartTime"]),
+					End:      stamp(record["EndTime"]),
 					NodeCount: parseCount(
-						rec["NodeCnt"],
+						record["NodeCnt"],
 					),
-					Cores:    parseCount(rec["CoreCnt"]),
-					Licenses: countsOf(rec["Licenses"]),
+					Cores:    parseCount(record["CoreCnt"]),
+					Licenses: countsOf(record["Licenses"]),
 				},
 			)
 		}
 	}
-	return out, err
+	return reservations, err
 }
 
-func unset(s string) string {
-	if s == "(null)" {
+func unset(text string) string {
+	if text == "(null)" {
 		return ""
 	}
-	return s
+	return text
 }
 
-func readLicenses(r io.Reader) ([]License, error) {
-	recs, err := records(r)
-	var out []License
-	for _, rec := range recs {
-		if name := rec["LicenseName"]; name != "" {
-			out = append(
-				out,
+func readLicenses(output io.Reader) ([]License, error) {
+	licences, err := records(output)
+	var licenses []License
+	for _, record := range licences {
+		if name := record["LicenseName"]; name != "" {
+			licenses = append(
+				licenses,
 				License{
 					Name:     name,
-					Total:    parseCount(rec["Total"]),
-					Used:     parseCount(rec["Used"]),
-					Reserved: parseCount(rec["Reserved"]),
+					Total:    parseCount(record["Total"]),
+					Used:     parseCount(record["Used"]),
+					Reserved: parseCount(record["Reserved"]),
 				},
 			)
 		}
 	}
-	return out, err
+	return licenses, err
 }
 
 // readShares reads sshare -a -P -n -l with the columns of shareColumns.
-func readShares(r io.Reader) ([]Share, error) {
-	var out []Share
-	sc := bufio.NewScanner(r)
-	sc.Buffer(nil, maxLine)
-	for sc.Scan() {
-		col := strings.Split(sc.Text(), "|")
-		if len(col) < 8 {
+func readShares(output io.Reader) ([]Share, error) {
+	var shares []Share
+	scanner := bufio.NewScanner(output)
+	scanner.Buffer(nil, maxLine)
+	for scanner.Scan() {
+		column := strings.Split(scanner.Text(), "|")
+		if len(column) < 8 {
 			continue
 		}
-		s := Share{
-			Account:      strings.TrimSpace(col[0]),
-			User:         strings.TrimSpace(col[1]),
-			RawShares:    parseCount(col[2]),
-			SharesParent: col[2] == "parent",
+		share := Share{
+			Account:      strings.TrimSpace(column[0]),
+			User:         strings.TrimSpace(column[1]),
+			RawShares:    parseCount(column[2]),
+			SharesParent: column[2] == "parent",
 			NormShares: float(
-				col[3],
+				column[3],
 			),
-			RawUsage:     float(col[4]),
-			NormUsage:    float(col[5]),
-			FairShare:    float(col[6]),
-			HasFairShare: col[6] != "",
-			EffectUsage:  float(col[7]),
+			RawUsage:     float(column[4]),
+			NormUsage:    float(column[5]),
+			FairShare:    float(column[6]),
+			HasFairShare: column[6] != "",
+			EffectUsage:  float(column[7]),
 		}
-		out = append(out, s)
+		shares = append(shares, share)
 	}
-	return out, sc.Err()
+	return shares, scanner.Err()
 }
 
 const shareColumns = "Account,User,RawShares,NormShares,RawUsage,NormUsage,FairShare,EffectvUsage"
 
-func float(s string) float64 {
-	f, err := strconv.ParseFloat(strings.TrimSpace(s), 64)
+func float(text string) float64 {
+	parsed, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
 	if err != nil {
 		return 0
 	}
-	return f
+	return parsed
 }
 
 var (
@@ -179,46 +179,50 @@ var (
 
 // readDiag reads sdiag: numbers under "Section/Name", with a time's seconds
 // since 1970 where it prints a date.
-func readDiag(r io.Reader) (Sched, error) {
-	out := Sched{Numbers: map[string]int64{}}
+func readDiag(output io.Reader) (Sched, error) {
+	sched := Sched{Numbers: map[string]int64{}}
 	section := ""
-	sc := bufio.NewScanner(r)
-	sc.Buffer(nil, maxLine)
-	for sc.Scan() {
-		line := strings.TrimRight(sc.Text(), " ")
-		if m := diagCall.FindStringSubmatch(line); m != nil {
-			calls := Calls{Name: m[1], Count: uint64(parseCount(m[2])), Micro: uint64(parseCount(m[3]))}
+	scanner := bufio.NewScanner(output)
+	scanner.Buffer(nil, maxLine)
+	for scanner.Scan() {
+		line := strings.TrimRight(scanner.Text(), " ")
+		if match := diagCall.FindStringSubmatch(line); match != nil {
+			calls := Calls{
+				Name:  match[1],
+				Count: uint64(parseCount(match[2])),
+				Micro: uint64(parseCount(match[3])),
+			}
 			if strings.HasSuffix(section, "by user") {
-				out.Users = append(out.Users, calls)
+				sched.Users = append(sched.Users, calls)
 			} else if strings.HasSuffix(section, "by message type") {
-				out.RPCs = append(out.RPCs, calls)
+				sched.RPCs = append(sched.RPCs, calls)
 			}
 			continue
 		}
-		switch m := diagLine.FindStringSubmatch(line); {
+		switch match := diagLine.FindStringSubmatch(line); {
 		case strings.HasPrefix(line, "Data since"):
-			if m := inParens.FindStringSubmatch(line); m != nil {
-				out.Numbers["Data since"] = parseCount(m[1])
+			if interval := inParens.FindStringSubmatch(line); interval != nil {
+				sched.Numbers["Data since"] = parseCount(interval[1])
 			}
-		case m != nil:
-			key := m[1]
+		case match != nil:
+			key := match[1]
 			if line[0] == '\t' || line[0] == ' ' {
 				key = section + "/" + key
 			}
-			if d := inParens.FindStringSubmatch(m[2]); d != nil {
-				out.Numbers[key] = parseCount(d[1])
-			} else if n := leading.FindString(m[2]); n != "" {
-				out.Numbers[key] = parseCount(n)
+			if detail := inParens.FindStringSubmatch(match[2]); detail != nil {
+				sched.Numbers[key] = parseCount(detail[1])
+			} else if digits := leading.FindString(match[2]); digits != "" {
+				sched.Numbers[key] = parseCount(digits)
 			}
 		case line != "" && line[0] != '*' && line[0] != '\t' && line[0] != ' ':
 			section, _, _ = strings.Cut(strings.TrimSuffix(line, ":"), " (")
 		}
 	}
-	if err := sc.Err(); err != nil {
-		return out, err
+	if err := scanner.Err(); err != nil {
+		return sched, err
 	}
-	if _, ok := out.Numbers["Server thread count"]; !ok {
-		return out, fmt.Errorf("%w: sdiag shows no server thread count", errShape)
+	if _, ok := sched.Numbers["Server thread count"]; !ok {
+		return sched, fmt.Errorf("%w: sdiag shows no server thread count", errShape)
 	}
-	return out, nil
+	return sched, nil
 }

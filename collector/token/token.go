@@ -60,11 +60,11 @@ func Check(file string) error {
 
 // Guard lets only requests with the token through; all of them without a
 // file. The file is read for every request, so that the token can be rotated.
-func Guard(next http.Handler, file string, log *slog.Logger) http.Handler {
+func Guard(next http.Handler, file string, logger *slog.Logger) http.Handler {
 	if file == "" {
 		return next
 	}
-	return guard{next: next, file: file, log: log}
+	return guard{next: next, file: file, log: logger}
 }
 
 // guard lets only requests with the token through.
@@ -74,23 +74,23 @@ type guard struct {
 	log  *slog.Logger
 }
 
-func (g guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (g guard) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
 	want, err := readToken(g.file)
 	if err != nil { // closed rather than open
 		g.log.Error("metrics are refused: the token cannot be read", "error", err)
 		http.Error(
-			w,
+			writer,
 			"the token cannot be read; the server's log says why",
 			http.StatusInternalServerError,
 		)
 		return
 	}
-	scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	scheme, given, _ := strings.Cut(request.Header.Get("Authorization"), " ")
 	a, b := sha256.Sum256([]byte(want)), sha256.Sum256([]byte(given))
 	if !strings.EqualFold(scheme, "Bearer") || subtle.ConstantTimeCompare(a[:], b[:]) != 1 {
-		w.Header().Set("WWW-Authenticate", "Bearer")
-		http.Error(w, "a bearer token is needed", http.StatusUnauthorized)
+		writer.Header().Set("WWW-Authenticate", "Bearer")
+		http.Error(writer, "a bearer token is needed", http.StatusUnauthorized)
 		return
 	}
-	g.next.ServeHTTP(w, r)
+	g.next.ServeHTTP(writer, request)
 }

@@ -35,10 +35,12 @@ func (o Options) Check() error {
 // Serve serves on a listener until the server is shut down. The files are read
 // again when they change: certificates for every connection, the token for
 // every request, so that both can be rotated.
-func (o Options) Serve(l net.Listener, srv *http.Server, log *slog.Logger) error {
-	srv.Handler = token.Guard(srv.Handler, o.TokenFile, log)
+func (o Options) Serve(listener net.Listener, server *http.Server, logger *slog.Logger) error {
+	server.Handler = token.Guard(server.Handler, o.TokenFile, logger)
 	if o.ConfigFile == "" {
-		return srv.Serve(l)
+		return server.Serve(listener)
 	}
-	return toolkit.Serve(l, srv, &toolkit.FlagConfig{WebConfigFile: &o.ConfigFile}, log)
+	return toolkit.Serve(
+		listener, server, &toolkit.FlagConfig{WebConfigFile: &o.ConfigFile}, logger,
+	)
 }

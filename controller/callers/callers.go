@@ -45,20 +45,20 @@ func Peer(ctx context.Context) (identity.Identity, bool) {
 // WebIdentity finds out who asks over HTTP: on this host's socket the kernel
 // says it; over TLS a certificate or a token does.
 func (c Callers) WebIdentity(
-	r *http.Request,
+	request *http.Request,
 	admission *channel.Admission,
 ) (identity.Identity, error) {
-	id, err := c.webCaller(r, admission)
+	id, err := c.webCaller(request, admission)
 	if err != nil {
 		return id, err
 	}
-	return c.actAs(r, id)
+	return c.actAs(request, id)
 }
 
 // actAs is the user whom X-SLURM-USER-NAME names. Whoever has the rights of root
 // may act as another user; everybody else can only say who he is.
-func (c Callers) actAs(r *http.Request, id identity.Identity) (identity.Identity, error) {
-	name := r.Header.Get("X-SLURM-USER-NAME")
+func (c Callers) actAs(request *http.Request, id identity.Identity) (identity.Identity, error) {
+	name := request.Header.Get("X-SLURM-USER-NAME")
 	switch {
 	case id.Paper.Scope != "" && name != "":
 		// A standby tells the leader of a named user by his name alone.
@@ -100,22 +100,24 @@ func (c Callers) actAs(r *http.Request, id identity.Identity) (identity.Identity
 
 // webCaller is whoever shows a token, a certificate or a local socket.
 func (c Callers) webCaller(
-	r *http.Request,
+	request *http.Request,
 	admission *channel.Admission,
 ) (identity.Identity, error) {
-	token, given := forward.BearerToken(r)
+	token, given := forward.BearerToken(request)
 	if given {
 		return c.VerifyToken(token, admission)
 	}
-	if id, ok := Peer(r.Context()); ok {
+	if id, ok := Peer(request.Context()); ok {
 		return id, nil
 	}
-	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
-		id, err := identity.FromCertificate(r.TLS.PeerCertificates[0], c.Cluster)
+	if request.TLS != nil && len(request.TLS.VerifiedChains) > 0 {
+		id, err := identity.FromCertificate(request.TLS.PeerCertificates[0], c.Cluster)
 		if err != nil {
 			return id, rpcstatus.New(rpcstatus.Unauthenticated, "%v", err)
 		}
-		return admission.Admit(r.Context(), id, func(string) (string, bool) { return "", false })
+		return admission.Admit(request.Context(), id, func(string) (string, bool) {
+			return "", false
+		})
 	}
 	return identity.Nameless(), rpcstatus.New(
 		rpcstatus.Unauthenticated,

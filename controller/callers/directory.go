@@ -33,16 +33,16 @@ func (d Directory) JobThere(
 	node string,
 	attestation identity.Attestation,
 ) (gid uint32, ok bool) {
-	st := d.Leading()
-	if st == nil {
+	cluster := d.Leading()
+	if cluster == nil {
 		return 0, false
 	}
-	n := st.Node(node)
+	n := cluster.Node(node)
 	if n == nil {
 		return 0, false
 	}
 	for _, uid := range n.Jobs {
-		job := st.Job(uid)
+		job := cluster.Job(uid)
 		switch {
 		case job == nil || job.Spec.UID != attestation.UID:
 		case job.Spec.GID == attestation.GID:
@@ -62,25 +62,25 @@ func (d Directory) IsRevoked(beside Revocations) func(serial string) bool {
 		if beside.Revoked(serial) {
 			return true
 		}
-		st := d.Known()
-		if st == nil {
+		cluster := d.Known()
+		if cluster == nil {
 			return d.SentAway != nil && d.SentAway(serial)
 		}
-		c := st.Access.Cert(serial)
-		return c != nil && c.Revoked
+		cert := cluster.Access.Cert(serial)
+		return cert != nil && cert.Revoked
 	}
 }
 
 // ListRevoked are the certificates that are revoked and would be good else.
 func (d Directory) ListRevoked() []string {
-	st := d.Leading()
-	if st == nil {
+	cluster := d.Leading()
+	if cluster == nil {
 		return nil
 	}
 	var out []string
-	for _, c := range st.Access.Certs {
-		if c.Revoked && time.Unix(0, int64(c.Expires)).After(time.Now()) {
-			out = append(out, c.Serial)
+	for _, cert := range cluster.Access.Certs {
+		if cert.Revoked && time.Unix(0, int64(cert.Expires)).After(time.Now()) {
+			out = append(out, cert.Serial)
 		}
 	}
 	return out
@@ -89,20 +89,20 @@ func (d Directory) ListRevoked() []string {
 // StandingOf is what accounting makes of a user. Accounting that runs apart has no
 // state to look it up in; its services ask the store.
 func (d Directory) StandingOf(name string) authz.Role {
-	st := d.Leading()
-	if st == nil {
+	cluster := d.Leading()
+	if cluster == nil {
 		return authz.User
 	}
-	return authz.StandingOf(st.Policy, name)
+	return authz.StandingOf(cluster.Policy, name)
 }
 
 // CallRate is what slurm.conf says of the calls of one user.
 func (d Directory) CallRate() limit.RateConfig {
-	st := d.Leading()
-	if st == nil || st.Config == nil || st.Config.Rate == nil {
+	cluster := d.Leading()
+	if cluster == nil || cluster.Config == nil || cluster.Config.Rate == nil {
 		return limit.RateConfig{}
 	}
-	rate := st.Config.Rate
+	rate := cluster.Config.Rate
 	return limit.RateConfig{
 		Enabled: true,
 		Bucket:  int(rate.Bucket),

@@ -44,13 +44,13 @@ var errTokenOver = errors.New("the token of this call has expired or was revoked
 // for days would outlive it.
 func EndWithToken(
 	now func() Callers,
-	srv any,
+	service any,
 	stream grpc.ServerStream,
 	next grpc.StreamHandler,
 ) error {
 	id := identity.From(stream.Context())
 	if !id.Token {
-		return next(srv, stream)
+		return next(service, stream)
 	}
 	ctx, end := context.WithCancelCause(stream.Context())
 	defer end(nil)
@@ -69,7 +69,7 @@ func EndWithToken(
 			}
 		}
 	}()
-	err := next(srv, boundStream{stream, ctx})
+	err := next(service, boundStream{stream, ctx})
 	if errors.Is(context.Cause(ctx), errTokenOver) {
 		return rpcstatus.New(rpcstatus.Unauthenticated, "%v", errTokenOver)
 	}

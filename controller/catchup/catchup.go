@@ -63,19 +63,19 @@ func (c *CatchUp) dialLeader(ctx context.Context) (service.LedgerClient, func() 
 // is nowhere: both note such contents as lost. A script that was lost may be submitted again, so
 // that a leader is asked for it anew; only its own start, when perhaps nobody leads, a controller
 // does not put off for what is lost.
-func (c *CatchUp) CompleteSnapshot(ctx context.Context, st *state.State) error {
+func (c *CatchUp) CompleteSnapshot(ctx context.Context, cluster *state.State) error {
 	if c.Peers.Founds {
-		missing, _ := c.missingContents(st)
+		missing, _ := c.missingContents(cluster)
 		return c.noteLost(missing)
 	}
 	said := ""
 	for {
-		missing, lost := c.missingContents(st)
-		behind := c.Archive.Disk.Stats().LastSeq < st.Seq
+		missing, lost := c.missingContents(cluster)
+		behind := c.Archive.Disk.Stats().LastSeq < cluster.Seq
 		if !behind && len(missing)+len(lost) == 0 {
 			return nil
 		}
-		err := c.fetchMissing(ctx, st, missing, lost)
+		err := c.fetchMissing(ctx, cluster, missing, lost)
 		if err == nil {
 			return nil
 		}
@@ -102,10 +102,10 @@ func (c *CatchUp) CompleteSnapshot(ctx context.Context, st *state.State) error {
 
 // missingContents are the contents that jobs name and this controller lacks, and those of them
 // that a leader lacked too when it was asked.
-func (c *CatchUp) missingContents(st *state.State) (missing, lost []spec.Hash) {
+func (c *CatchUp) missingContents(cluster *state.State) (missing, lost []spec.Hash) {
 	noted := c.lostContents()
 	seen := map[spec.Hash]bool{{}: true}
-	store.EachJobContent(st, func(hash spec.Hash) {
+	store.EachJobContent(cluster, func(hash spec.Hash) {
 		switch {
 		case seen[hash] || c.Blobs.Has(hash):
 		case noted[hash]:
@@ -121,7 +121,7 @@ func (c *CatchUp) missingContents(st *state.State) (missing, lost []spec.Hash) {
 // fetchMissing asks the leader for history and contents.
 func (c *CatchUp) fetchMissing(
 	ctx context.Context,
-	st *state.State,
+	cluster *state.State,
 	missing, lost []spec.Hash,
 ) error {
 	client, done, err := c.dialLeader(ctx)
@@ -129,7 +129,7 @@ func (c *CatchUp) fetchMissing(
 		return err
 	}
 	defer func() { _ = done() }()
-	if err := c.fetchHistory(ctx, client, st.Seq); err != nil {
+	if err := c.fetchHistory(ctx, client, cluster.Seq); err != nil {
 		return fmt.Errorf("history: %w", err)
 	}
 	for _, hash := range missing {
@@ -155,14 +155,14 @@ func (c *CatchUp) fetchContent(
 	client service.LedgerClient,
 	hash spec.Hash,
 ) (found bool, err error) {
-	rep, err := client.Content(ctx, &apiv1.ContentRequest{Hash: hash[:]})
+	reply, err := client.Content(ctx, &apiv1.ContentRequest{Hash: hash[:]})
 	if isNotFound(err) {
 		return false, nil
 	}
 	if err != nil {
 		return false, fmt.Errorf("content %s: %w", hash, err)
 	}
-	if got, err := c.Blobs.Put(rep.GetData()); err != nil || got != hash {
+	if got, err := c.Blobs.Put(reply.GetData()); err != nil || got != hash {
 		return false, errors.Join(fmt.Errorf("content %s: the leader sent %s", hash, got), err)
 	}
 	return true, nil

@@ -42,7 +42,7 @@ func Of(lead *log.Lead) Lead {
 }
 
 // By is a lead that somebody else confirms.
-func By(m Majority) Lead { return Lead{of: m} }
+func By(majority Majority) Lead { return Lead{of: majority} }
 
 // Confirm returns nil when a majority of the controllers has said since the call that this one
 // leads; a controller alone always does.
@@ -67,21 +67,21 @@ func (l Lead) confirmSince(ctx context.Context, since log.Moment) error {
 // Unary lets no call be answered by a controller that was overtaken.
 func (l Lead) Unary(
 	ctx context.Context,
-	req any,
+	request any,
 	info *grpc.UnaryServerInfo,
 	handler grpc.UnaryHandler,
 ) (any, error) {
 	if l.of == nil || answersStale {
-		return handler(ctx, req)
+		return handler(ctx, request)
 	}
 	since := l.of.Now()
 	if !commitsFirst[info.FullMethod] {
 		if err := l.confirmSince(ctx, since); err != nil {
 			return nil, err
 		}
-		return handler(ctx, req)
+		return handler(ctx, request)
 	}
-	answer, failed := handler(ctx, req)
+	answer, failed := handler(ctx, request)
 	switch spec.CodeOf(failed) {
 	case spec.CodeNotLeader, spec.CodeStopping, spec.CodeOutcomeUnknown:
 		return nil, failed

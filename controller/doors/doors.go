@@ -46,11 +46,11 @@ type Metrics struct {
 
 // ServeAll opens all doors, or none, and serves: nobody is served by a process that then finds a
 // port taken. The error names every door that cannot be opened.
-func (d Doors) ServeAll(g *parts.Group, endpoint *grpcx.Endpoint) error {
+func (d Doors) ServeAll(group *parts.Group, endpoint *grpcx.Endpoint) error {
 	if err := d.Metrics.Readers.Check(); err != nil {
 		return err
 	}
-	opened := opener{ctx: g.Context()}
+	opened := opener{ctx: group.Context()}
 	var api, local net.Listener
 	if d.TakeAPI == nil {
 		api = opened.openTCP(d.API)
@@ -64,23 +64,23 @@ func (d Doors) ServeAll(g *parts.Group, endpoint *grpcx.Endpoint) error {
 		api = d.TakeAPI()
 		local = d.TakeLocal()
 	}
-	serveEndpoint(g, endpoint, local, api)
-	d.serveBeside(g, beside)
+	serveEndpoint(group, endpoint, local, api)
+	d.serveBeside(group, beside)
 	return nil
 }
 
 // ServeBeside opens and serves the doors of a process that has no API of its own: all but the
 // socket and the API.
-func (d Doors) ServeBeside(g *parts.Group) error {
+func (d Doors) ServeBeside(group *parts.Group) error {
 	if err := d.Metrics.Readers.Check(); err != nil {
 		return err
 	}
-	opened := opener{ctx: g.Context()}
+	opened := opener{ctx: group.Context()}
 	beside := d.openBeside(&opened)
 	if err := opened.result(); err != nil {
 		return err
 	}
-	d.serveBeside(g, beside)
+	d.serveBeside(group, beside)
 	return nil
 }
 
@@ -103,25 +103,25 @@ func (d Doors) openBeside(opened *opener) beside {
 	return out
 }
 
-func (d Doors) serveBeside(g *parts.Group, open beside) {
+func (d Doors) serveBeside(group *parts.Group, open beside) {
 	if open.metrics != nil {
-		d.Metrics.ServeOn(g, open.metrics)
+		d.Metrics.ServeOn(group, open.metrics)
 	}
 	if open.rest != nil {
-		d.REST.serveOn(g, open.rest, open.restSocket)
+		d.REST.serveOn(group, open.rest, open.restSocket)
 	}
 	if open.console != nil {
-		d.Console.serveOn(g, open.console)
+		d.Console.serveOn(group, open.console)
 	}
 }
 
 // serveEndpoint serves the API on the local socket and, unless it is nil, on a port.
-func serveEndpoint(g *parts.Group, endpoint *grpcx.Endpoint, local, api net.Listener) {
-	g.Spawn("local socket", func(context.Context) error { return endpoint.Serve(local) })
+func serveEndpoint(group *parts.Group, endpoint *grpcx.Endpoint, local, api net.Listener) {
+	group.Spawn("local socket", func(context.Context) error { return endpoint.Serve(local) })
 	if api != nil {
-		g.Spawn("API", func(context.Context) error { return endpoint.Serve(api) })
+		group.Spawn("API", func(context.Context) error { return endpoint.Serve(api) })
 	}
-	g.Spawn("stop API", func(ctx context.Context) error {
+	group.Spawn("stop API", func(ctx context.Context) error {
 		<-ctx.Done()
 		stop, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 		defer cancel()
@@ -130,38 +130,38 @@ func serveEndpoint(g *parts.Group, endpoint *grpcx.Endpoint, local, api net.List
 }
 
 // Serve opens the address, unless it is off, and serves there.
-func (m Metrics) Serve(g *parts.Group) error {
+func (m Metrics) Serve(group *parts.Group) error {
 	if err := m.Readers.Check(); err != nil {
 		return err
 	}
-	opened := opener{ctx: g.Context()}
-	l := opened.openTCP(m.Address)
-	if err := opened.result(); err != nil || l == nil {
+	opened := opener{ctx: group.Context()}
+	listener := opened.openTCP(m.Address)
+	if err := opened.result(); err != nil || listener == nil {
 		return err
 	}
-	m.ServeOn(g, l)
+	m.ServeOn(group, listener)
 	return nil
 }
 
 // ServeOn serves the pages on a listener until the group ends.
-func (m Metrics) ServeOn(g *parts.Group, l net.Listener) {
-	srv := &http.Server{Handler: m.Pages, ReadHeaderTimeout: 10 * time.Second}
-	g.Spawn("metrics", func(context.Context) error {
-		if err := m.Readers.Serve(l, srv, m.Log); !errors.Is(err, http.ErrServerClosed) {
+func (m Metrics) ServeOn(group *parts.Group, listener net.Listener) {
+	server := &http.Server{Handler: m.Pages, ReadHeaderTimeout: 10 * time.Second}
+	group.Spawn("metrics", func(context.Context) error {
+		if err := m.Readers.Serve(listener, server, m.Log); !errors.Is(err, http.ErrServerClosed) {
 			return err
 		}
 		return nil
 	})
-	stopLater(g, "stop metrics", srv)
+	stopLater(group, "stop metrics", server)
 }
 
 // stopLater shuts a server down when the group ends.
-func stopLater(g *parts.Group, name string, srv *http.Server) {
-	g.Spawn(name, func(ctx context.Context) error {
+func stopLater(group *parts.Group, name string, server *http.Server) {
+	group.Spawn(name, func(ctx context.Context) error {
 		<-ctx.Done()
 		stop, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 		defer cancel()
-		return srv.Shutdown(stop)
+		return server.Shutdown(stop)
 	})
 }
 
@@ -173,28 +173,30 @@ type opener struct {
 }
 
 // openTCP opens an address of muster.yaml; nil where it is off or cannot be opened.
-func (o *opener) openTCP(a Address) net.Listener {
-	if a.At.Off() {
+func (o *opener) openTCP(address Address) net.Listener {
+	if address.At.Off() {
 		return nil
 	}
-	l, err := listen.TCP(o.ctx, string(a.At))
+	listener, err := listen.TCP(o.ctx, string(address.At))
 	if err != nil {
-		o.failed = append(o.failed, fmt.Errorf("%s: %w (choose another in muster.yaml)", a.Key, err))
+		o.failed = append(
+			o.failed, fmt.Errorf("%s: %w (choose another in muster.yaml)", address.Key, err),
+		)
 		return nil
 	}
-	o.opened = append(o.opened, l)
-	return l
+	o.opened = append(o.opened, listener)
+	return listener
 }
 
 // openSocket opens a socket that every user of the host may use; nil where it cannot.
 func (o *opener) openSocket(path string) net.Listener {
-	l, err := listen.Unix(path, 0o666)
+	listener, err := listen.Unix(path, 0o666)
 	if err != nil {
 		o.failed = append(o.failed, err)
 		return nil
 	}
-	o.opened = append(o.opened, l)
-	return l
+	o.opened = append(o.opened, listener)
+	return listener
 }
 
 // result is what could not be opened. Where that is anything, all that was opened is closed.

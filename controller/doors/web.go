@@ -30,10 +30,10 @@ type REST struct {
 }
 
 // serveOn serves the gateway on a port and on this host's socket.
-func (r *REST) serveOn(g *parts.Group, secure, local net.Listener) {
-	srv := GatewayServer(g.Context(), r.Gateway, r.TLS)
+func (r *REST) serveOn(group *parts.Group, secure, local net.Listener) {
+	server := GatewayServer(group.Context(), r.Gateway, r.TLS)
 	spawnServer := func(name string, serve func() error) {
-		g.Spawn(name, func(context.Context) error {
+		group.Spawn(name, func(context.Context) error {
 			if err := serve(); !errors.Is(err, http.ErrServerClosed) {
 				return fmt.Errorf("serve: %w", err)
 			}
@@ -41,20 +41,20 @@ func (r *REST) serveOn(g *parts.Group, secure, local net.Listener) {
 		})
 	}
 	spawnServer("REST", func() error {
-		return srv.ServeTLS(&rest.Listener{Listener: secure, Table: r.Limits}, "", "")
+		return server.ServeTLS(&rest.Listener{Listener: secure, Table: r.Limits}, "", "")
 	})
 	spawnServer("REST socket", func() error {
-		return srv.Serve(&rest.Listener{Listener: local, Table: r.Limits, Names: r.Names})
+		return server.Serve(&rest.Listener{Listener: local, Table: r.Limits, Names: r.Names})
 	})
-	stopLater(g, "stop REST", srv)
+	stopLater(group, "stop REST", server)
 }
 
 // GatewayServer serves the gateway. How long a body may take the gateway says
 // itself: a deadline of the server would end long answers too.
-func GatewayServer(ctx context.Context, gateway http.Handler, cfg *tls.Config) *http.Server {
+func GatewayServer(ctx context.Context, gateway http.Handler, config *tls.Config) *http.Server {
 	return &http.Server{
 		Handler:           gateway,
-		TLSConfig:         cfg,
+		TLSConfig:         config,
 		MaxHeaderBytes:    maxHeaders,
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       30 * time.Second,
@@ -78,29 +78,29 @@ type Console struct {
 }
 
 // serveOn serves the console on a listener.
-func (c *Console) serveOn(g *parts.Group, open net.Listener) {
-	srv := &http.Server{
+func (c *Console) serveOn(group *parts.Group, open net.Listener) {
+	server := &http.Server{
 		Handler:           c.Pages,
 		TLSConfig:         c.TLS,
 		MaxHeaderBytes:    maxHeaders,
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
-		BaseContext:       func(net.Listener) context.Context { return g.Context() },
+		BaseContext:       func(net.Listener) context.Context { return group.Context() },
 	}
-	serve := func() error { return srv.ServeTLS(open, "", "") }
+	serve := func() error { return server.ServeTLS(open, "", "") }
 	if isLocal(open.Addr()) {
-		serve = func() error { return srv.Serve(open) }
+		serve = func() error { return server.Serve(open) }
 	}
-	g.Spawn("console", func(context.Context) error {
+	group.Spawn("console", func(context.Context) error {
 		if err := serve(); !errors.Is(err, http.ErrServerClosed) {
 			return err
 		}
 		return nil
 	})
 	for name, part := range c.Beside {
-		g.Spawn(name, part)
+		group.Spawn(name, part)
 	}
-	stopLater(g, "stop console", srv)
+	stopLater(group, "stop console", server)
 }
 
 // isLocal tells an address that only this machine reaches, where nobody else

@@ -18,12 +18,12 @@ func CountCalls(
 ) grpc.UnaryServerInterceptor {
 	return func(
 		ctx context.Context,
-		req any,
+		request any,
 		info *grpc.UnaryServerInfo,
 		handler grpc.UnaryHandler,
 	) (any, error) {
 		began := time.Now()
-		answer, err := handler(ctx, req)
+		answer, err := handler(ctx, request)
 		took := time.Since(began)
 		method := shortMethod(info.FullMethod)
 		calls.Observe(method, identity.From(ctx).User, took, err != nil)

@@ -50,7 +50,7 @@ type Options struct {
 	Config     *conffile.Config
 	Cluster    string
 	Version    string
-	Private    bool // leave out users and their jobs
+	Private    collector.Privacy // what the metrics leave out
 	Controller Controller
 	Durable    *log.Durable
 	Calls      *collector.Calls
@@ -76,12 +76,12 @@ func New(of Options) *Exporter {
 
 // Pages are /metrics and the health of the controller. The group runs what keeps them up to date,
 // and the pushes if there are any.
-func (e *Exporter) Pages(g *parts.Group) http.Handler {
+func (e *Exporter) Pages(group *parts.Group) http.Handler {
 	mux := http.NewServeMux()
-	g.Spawn("figures for metrics", e.sample.run)
+	group.Spawn("figures for metrics", e.sample.run)
 	gather := collector.Mount(mux, e.makeSource())
 	if e.of.Config.Telemetry.PushesFromController() {
-		e.startPush(g, gather)
+		e.startPush(group, gather)
 	}
 	mountHealth(mux, "ok", e.checkReady)
 	return mux
@@ -149,9 +149,9 @@ func (e *Exporter) readTraces() (collector.SentTraces, bool) {
 
 // AuditTargets are the targets of an audit trail as metrics show them.
 func AuditTargets(of *trail.Trail) []collector.AuditTarget {
-	var out []collector.AuditTarget
+	var targets []collector.AuditTarget
 	for _, st := range of.Statuses() {
-		out = append(out, collector.AuditTarget{
+		targets = append(targets, collector.AuditTarget{
 			Name:     st.Target,
 			Seq:      st.Seq,
 			Seconds:  st.Seconds,
@@ -160,19 +160,21 @@ func AuditTargets(of *trail.Trail) []collector.AuditTarget {
 			LeftOut:  st.LeftOut,
 		})
 	}
-	return out
+	return targets
 }
 
-// HidesUsers tells whether the metrics leave users out: PrivateData keeps what
-// they do from each other, and everybody may read the metrics. Where a site asks
-// for a credential there, it decides by that who may.
-func HidesUsers(readers web.Options, private []string) bool {
+// PrivacyOf tells what the metrics leave out: PrivateData keeps what users do from each
+// other, and everybody may read the metrics. Where a site asks for a credential there, it
+// decides by that who may. The use of accounts is left out where sreport is for operators only
+// (usage), and where accounts are private themselves.
+func PrivacyOf(readers web.Options, private []string) collector.Privacy {
 	if readers.ConfigFile != "" || readers.TokenFile != "" {
-		return false
+		return collector.Privacy{}
 	}
-	return slices.ContainsFunc(private, func(word string) bool {
-		return word == "jobs" || word == "usage" || word == "users"
-	})
+	has := func(words ...string) bool {
+		return slices.ContainsFunc(private, func(word string) bool { return slices.Contains(words, word) })
+	}
+	return collector.Privacy{Users: has("jobs", "usage", "users"), Accounts: has("usage", "accounts")}
 }
 
 // mountHealth serves whether the process lives and whether it is ready. What is well answers
@@ -181,12 +183,12 @@ func mountHealth(mux *http.ServeMux, text string, check func() error) {
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintln(w, text)
 	})
-	ready := func(w http.ResponseWriter, _ *http.Request) {
+	ready := func(writer http.ResponseWriter, _ *http.Request) {
 		if err := check(); err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			http.Error(writer, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
-		fmt.Fprintln(w, text)
+		fmt.Fprintln(writer, text)
 	}
 	mux.HandleFunc("GET /healthz", ready)
 	mux.HandleFunc("GET /readyz", ready)

@@ -52,22 +52,24 @@ func seriesValue(t *testing.T, page, series string) float64 {
 	return -1
 }
 
-func TestHidesUsers(t *testing.T) {
+func TestPrivacyOf(t *testing.T) {
+	users, both := collector.Privacy{Users: true}, collector.Privacy{Users: true, Accounts: true}
 	for _, c := range []struct {
 		readers web.Options
 		private []string
-		want    bool
+		want    collector.Privacy
 	}{
-		{web.Options{}, nil, false},
-		{web.Options{}, []string{"nodes"}, false},
-		{web.Options{}, []string{"nodes", "usage"}, true},
-		{web.Options{}, []string{"jobs"}, true},
-		{web.Options{}, []string{"users"}, true},
-		{web.Options{TokenFile: "t"}, []string{"jobs"}, false},
-		{web.Options{ConfigFile: "c"}, []string{"jobs"}, false},
+		{web.Options{}, nil, collector.Privacy{}},
+		{web.Options{}, []string{"nodes"}, collector.Privacy{}},
+		{web.Options{}, []string{"nodes", "usage"}, both},
+		{web.Options{}, []string{"jobs"}, users},
+		{web.Options{}, []string{"users"}, users},
+		{web.Options{}, []string{"accounts"}, collector.Privacy{Accounts: true}},
+		{web.Options{TokenFile: "t"}, []string{"jobs"}, collector.Privacy{}},
+		{web.Options{ConfigFile: "c"}, []string{"usage"}, collector.Privacy{}},
 	} {
-		if got := exporting.HidesUsers(c.readers, c.private); got != c.want {
-			t.Errorf("%+v with PrivateData=%v: %v, want %v", c.readers, c.private, got, c.want)
+		if got := exporting.PrivacyOf(c.readers, c.private); got != c.want {
+			t.Errorf("%+v with PrivateData=%v: %+v, want %+v", c.readers, c.private, got, c.want)
 		}
 	}
 }

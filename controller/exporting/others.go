@@ -49,7 +49,7 @@ func (s Standby) Pages() http.Handler {
 type AccountingApart struct {
 	Cluster string
 	Version string
-	Private bool
+	Private collector.Privacy
 	Of      Accounting
 	Head    func() (seq uint64, at spec.Instant) // of the history that it stores; 0 = not known yet
 	Ready   func() error                         // why the store takes no rows; nil = it does
@@ -76,9 +76,9 @@ func (a AccountingApart) emptyView() *view.View {
 	if head == 0 {
 		return nil
 	}
-	st := state.New()
-	st.Seq = head
-	st.At = at
-	st.ClusterName = a.Cluster
-	return &view.View{State: st}
+	cluster := state.New()
+	cluster.Seq = head
+	cluster.At = at
+	cluster.ClusterName = a.Cluster
+	return &view.View{State: cluster}
 }

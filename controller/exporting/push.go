@@ -11,23 +11,23 @@ import (
 
 // startPush sends this controller's metrics where nobody can scrape them, while it leads.
 // What is wrong with the settings is logged and costs nothing else: jobs go on.
-func (e *Exporter) startPush(g *parts.Group, gather collector.Gather) {
+func (e *Exporter) startPush(group *parts.Group, gather collector.Gather) {
 	pusher, err := e.openPush(gather)
 	if err != nil {
 		e.of.Log.Error("the metrics are not pushed", "url", e.of.Config.Telemetry.PushURL, "error", err)
 		return
 	}
 	e.pusher.Store(pusher)
-	g.Spawn("push metrics", pusher.Run)
+	group.Spawn("push metrics", pusher.Run)
 }
 
 func (e *Exporter) openPush(gather collector.Gather) (*push.Pusher, error) {
-	t := &e.of.Config.Telemetry
-	headers, err := push.ReadHeaders(t.PushHeadersFile)
+	telemetry := &e.of.Config.Telemetry
+	headers, err := push.ReadHeaders(telemetry.PushHeadersFile)
 	if err != nil {
 		return nil, err
 	}
-	at, err := t.PushAddress()
+	at, err := telemetry.PushAddress()
 	if err != nil {
 		return nil, err
 	}
@@ -36,9 +36,9 @@ func (e *Exporter) openPush(gather collector.Gather) (*push.Pusher, error) {
 		return nil, err
 	}
 	to, err := push.Open(push.Settings{
-		Format:  t.PushFormat,
+		Format:  telemetry.PushFormat,
 		At:      at,
-		CA:      t.PushCA,
+		CA:      telemetry.PushCA,
 		Headers: headers,
 		// The names that deploy/prometheus gives to what it scrapes.
 		Target: push.Target{
@@ -47,27 +47,27 @@ func (e *Exporter) openPush(gather collector.Gather) (*push.Pusher, error) {
 			Labels:   map[string]string{"cluster": e.of.Cluster},
 		},
 		Began:   time.Now(),
-		Timeout: time.Duration(t.PushInterval),
+		Timeout: time.Duration(telemetry.PushInterval),
 	})
 	if err != nil {
 		return nil, err
 	}
-	log := e.of.Log
+	logger := e.of.Log
 	return push.New(push.Config{
 		Gather:   push.Gatherer(gather),
 		To:       to,
-		Interval: time.Duration(t.PushInterval),
+		Interval: time.Duration(telemetry.PushInterval),
 		Now:      time.Now,
 		Changed: func(err error) {
 			if err != nil {
-				log.Warn(
+				logger.Warn(
 					"the metrics cannot be pushed; those of some minutes are kept",
-					"url", t.PushURL,
+					"url", telemetry.PushURL,
 					"error", err,
 				)
 				return
 			}
-			log.Info("the metrics are pushed again", "url", t.PushURL)
+			logger.Info("the metrics are pushed again", "url", telemetry.PushURL)
 		},
 	}), nil
 }

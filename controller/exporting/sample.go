@@ -73,8 +73,8 @@ func (s *sampler) takeSample() {
 	if s.of.Accounting == nil {
 		now.lag = s.of.Apart.measureLag(s.of.Controller.View())
 	}
-	for node, l := range s.of.Controller.Live() {
-		now.live[node] = collector.Live{LoadMilli: l.LoadMilli, MemFree: l.MemFree}
+	for node, live := range s.of.Controller.Live() {
+		now.live[node] = collector.Live{LoadMilli: live.LoadMilli, MemFree: live.MemFree}
 	}
 	s.last.Store(now)
 	s.countObjectives(now)
@@ -110,16 +110,21 @@ func (s *sampler) countObjectives(now *figures) {
 	})
 }
 
-// dayGoodput is the cluster's goodput of the last day; -1 = unknown.
+// dayGoodput is the part of the last day's GPU time that runs held with work which ended well or
+// are not over; -1 = unknown. The figure goodput has only those that ended: a cluster full of runs
+// that take days would miss every objective until one of them ends.
 func dayGoodput(values []kpi.Value) float64 {
-	goodput := float64(-1)
-	for _, k := range values {
-		isDay := k.KPI == "goodput" && k.By == kpi.ByCluster && k.Window == "1d"
-		if isDay && !k.Null {
-			goodput = k.Value
+	day := map[string]float64{}
+	for _, value := range values {
+		if value.By == kpi.ByCluster && value.Window == "1d" && !value.Null {
+			day[value.KPI] = value.Value
 		}
 	}
-	return goodput
+	bought := day["gpu_bought"]
+	if bought <= 0 {
+		return -1
+	}
+	return (day["gpu_ladder_good"] + day["gpu_ladder_open"]) / bought
 }
 
 // readRaft is the state of the replicated log.

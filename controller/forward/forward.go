@@ -32,16 +32,17 @@ type Forwarder struct {
 type tokenKey struct{}
 
 // ServeHTTP implements http.Handler.
-func (f Forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (f Forwarder) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
 	// Who acts as another user is known to the standby alone, which vouches for him.
-	if token, given := BearerToken(r); given && r.Header.Get("X-SLURM-USER-NAME") == "" {
-		r = r.WithContext(context.WithValue(r.Context(), tokenKey{}, token))
+	if token, given := BearerToken(request); given &&
+		request.Header.Get("X-SLURM-USER-NAME") == "" {
+		request = request.WithContext(context.WithValue(request.Context(), tokenKey{}, token))
 	}
-	f.Gateway.ServeHTTP(w, r)
+	f.Gateway.ServeHTTP(writer, request)
 }
 
 // forwardFunc passes a call on and gives the messages of its answer to send.
-type forwardFunc func(ctx context.Context, req serve.RelayCall, send func([]byte) error) error
+type forwardFunc func(ctx context.Context, request serve.RelayCall, send func([]byte) error) error
 
 // NewService is a service whose methods are carried out by the leader.
 func NewService(desc *grpc.ServiceDesc, forward forwardFunc) *grpc.ServiceDesc {
@@ -105,9 +106,9 @@ func (f forwarded) passUnary(
 	if err := decode(in); err != nil {
 		return nil, err
 	}
-	pass := func(ctx context.Context, req any) (any, error) {
+	pass := func(ctx context.Context, request any) (any, error) {
 		out := f.output.New().Interface()
-		err := f.passRequest(ctx, req, func(message proto.Message) error {
+		err := f.passRequest(ctx, request, func(message proto.Message) error {
 			out = message
 			return nil
 		})
@@ -133,14 +134,16 @@ func (f forwarded) passStream(_ any, stream grpc.ServerStream) error {
 }
 
 // passRequest sends a request to the leader, and its answers to send.
-func (f forwarded) passRequest(ctx context.Context, req any, send func(proto.Message) error) error {
+func (f forwarded) passRequest(
+	ctx context.Context, request any, send func(proto.Message) error,
+) error {
 	asker, err := speakFor(ctx)
 	if err != nil {
 		return err
 	}
-	message, ok := req.(proto.Message)
+	message, ok := request.(proto.Message)
 	if !ok {
-		return rpcstatus.New(rpcstatus.Internal, "%T is not a protobuf message", req)
+		return rpcstatus.New(rpcstatus.Internal, "%T is not a protobuf message", request)
 	}
 	payload, err := proto.Marshal(message)
 	if err != nil {
@@ -198,30 +201,32 @@ type OwnHealth struct {
 
 // ServeHTTP answers /health, which is good where requests are answered, and
 // /health/leader, which is good on the leader alone.
-func (h Health) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (h Health) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
 	own := h.Own()
 	good := own.Role == "leader"
 	switch {
-	case r.Method != http.MethodGet && r.Method != http.MethodHead:
-		w.Header().Set("Allow", "GET, HEAD")
-		http.Error(w, "use GET or HEAD", http.StatusMethodNotAllowed)
+	case request.Method != http.MethodGet && request.Method != http.MethodHead:
+		writer.Header().Set("Allow", "GET, HEAD")
+		http.Error(writer, "use GET or HEAD", http.StatusMethodNotAllowed)
 		return
-	case r.URL.Path == HealthPath:
+	case request.URL.Path == HealthPath:
 		good = good || own.Leader != ""
-	case r.URL.Path != HealthPath+"/leader":
-		http.NotFound(w, r)
+	case request.URL.Path != HealthPath+"/leader":
+		http.NotFound(writer, request)
 		return
 	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
+	writer.Header().Set("Content-Type", "application/json")
+	writer.Header().Set("Cache-Control", "no-store")
 	if !good {
-		w.WriteHeader(http.StatusServiceUnavailable)
+		writer.WriteHeader(http.StatusServiceUnavailable)
 	}
 	// The caller may be gone; there is nobody else to tell.
-	_ = json.NewEncoder(w).Encode(own)
+	_ = json.NewEncoder(writer).Encode(own)
 }
 
 // Refuse implements rest.Mounted. Nobody is refused here.
-func (h Health) Refuse(w http.ResponseWriter, _ *http.Request, code int, err *rpcstatus.Error) {
-	http.Error(w, err.Message, code)
+func (h Health) Refuse(
+	writer http.ResponseWriter, _ *http.Request, code int, err *rpcstatus.Error,
+) {
+	http.Error(writer, err.Message, code)
 }

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/musterhpc/muster/internal/transport/framed/serve"
+	"github.com/musterhpc/muster/internal/transport/rest"
 	"github.com/musterhpc/muster/internal/transport/rpcstatus"
 	"github.com/musterhpc/muster/spec"
 )
@@ -22,7 +23,7 @@ const passPatience = 40 * time.Second
 // themselves, and programs that speak REST do not.
 type PassOn struct {
 	// Forward passes a call on; it waits for a leader.
-	Forward func(ctx context.Context, req serve.RelayCall, send func([]byte) error) error
+	Forward func(ctx context.Context, request serve.RelayCall, send func([]byte) error) error
 	// Again gives the request with which a call may be repeated of which nobody knows whether it was
 	// carried out, and false for one that must not be.
 	Again func(method string, payload []byte) ([]byte, bool)
@@ -34,26 +35,22 @@ type PassOn struct {
 // Unary is a grpc.UnaryServerInterceptor. It must be the outermost.
 func (p PassOn) Unary(
 	ctx context.Context,
-	req any,
+	request any,
 	info *grpc.UnaryServerInfo,
 	next grpc.UnaryHandler,
 ) (any, error) {
-	reply, err := next(ctx, req)
+	reply, err := next(ctx, request)
 	if err == nil {
 		return reply, nil
 	}
-	fate := p.fateOf(err)
-	message, ok := req.(proto.Message)
-	if fate == answered || !ok {
+	message, ok := request.(proto.Message)
+	if !ok {
 		return reply, err
 	}
-	if fate == perhapsDone {
-		message, ok = p.repeatableMessage(info.FullMethod, message)
-		if !ok {
-			return reply, err
-		}
+	message, ok = p.messageToPass(info.FullMethod, message, err)
+	if !ok {
+		return reply, err
 	}
-	service, method, _ := strings.Cut(strings.TrimPrefix(info.FullMethod, "/"), "/")
 	// The context of the request ends with the lead.
 	passing, cancel := context.WithTimeout(context.WithoutCancel(ctx), passPatience)
 	defer cancel()
@@ -62,10 +59,94 @@ func (p PassOn) Unary(
 		out = message
 		return nil
 	}
-	if err := newForwarded(service, method, p.Forward).passRequest(passing, message, keep); err != nil {
+	if err := p.forwarded(info.FullMethod).passRequest(passing, message, keep); err != nil {
 		return nil, err
 	}
 	return out, nil
+}
+
+// Stream is a grpc.StreamServerInterceptor for calls that are answered by several messages. It must
+// be the outermost. Once the caller has a message the call is not passed on: what would follow is
+// of another moment.
+func (p PassOn) Stream(
+	srv any,
+	stream grpc.ServerStream,
+	info *grpc.StreamServerInfo,
+	next grpc.StreamHandler,
+) error {
+	if info.IsClientStream {
+		return next(srv, stream)
+	}
+	watched := &watchedStream{ServerStream: stream}
+	err := next(srv, watched)
+	if err == nil || watched.answered {
+		return err
+	}
+	call := p.forwarded(info.FullMethod)
+	message := watched.request
+	if message == nil { // it was refused before it was read
+		message = call.input.New().Interface()
+		if stream.RecvMsg(message) != nil {
+			return err
+		}
+	}
+	message, ok := p.messageToPass(info.FullMethod, message, err)
+	if !ok {
+		return err
+	}
+	passing, cancel := context.WithTimeout(context.WithoutCancel(stream.Context()), passPatience)
+	defer cancel()
+	if outliving, is := stream.(rest.Outliving); is {
+		stream = outliving.Outlive(passing)
+	}
+	send := func(message proto.Message) error { return stream.SendMsg(message) }
+	return call.passRequest(passing, message, send)
+}
+
+// watchedStream keeps the request of a call and notes whether it is answered.
+type watchedStream struct {
+	grpc.ServerStream
+	request  proto.Message
+	answered bool
+}
+
+// RecvMsg implements grpc.ServerStream.
+func (s *watchedStream) RecvMsg(into any) error {
+	if err := s.ServerStream.RecvMsg(into); err != nil {
+		return err
+	}
+	if message, ok := into.(proto.Message); ok {
+		s.request = proto.Clone(message)
+	}
+	return nil
+}
+
+// SendMsg implements grpc.ServerStream.
+func (s *watchedStream) SendMsg(m any) error {
+	err := s.ServerStream.SendMsg(m)
+	s.answered = s.answered || err == nil
+	return err
+}
+
+// messageToPass gives the request with which a call that failed is passed on, and false where its
+// error is the answer.
+func (p PassOn) messageToPass(
+	method string, message proto.Message, failed error,
+) (proto.Message, bool) {
+	switch p.fateOf(failed) {
+	case notDone:
+		return message, true
+	case perhapsDone:
+		return p.repeatableMessage(method, message)
+	case answered:
+	}
+	return nil, false
+}
+
+// forwarded is the method of a full name, "/package.Service/Method".
+func (p PassOn) forwarded(fullMethod string) forwarded {
+	service, method, _ := strings.Cut(strings.TrimPrefix(fullMethod, "/"), "/")
+	return newForwarded(service, method, p.Forward)
 }
 
 // fate is what became of a call that failed.

@@ -73,3 +73,84 @@ func TestPassOn(t *testing.T) {
 		}
 	}
 }
+
+// askedStream is a stream with one request. Like those of REST it sends nothing once the context of
+// its request has ended, unless it is told to outlive it.
+type askedStream struct {
+	grpc.ServerStream
+	ctx     context.Context
+	request proto.Message
+	sent    *[]proto.Message
+}
+
+func (s *askedStream) Context() context.Context { return s.ctx }
+
+func (s *askedStream) RecvMsg(into any) error {
+	proto.Merge(into.(proto.Message), s.request)
+	return nil
+}
+
+func (s *askedStream) SendMsg(m any) error {
+	if err := s.ctx.Err(); err != nil {
+		return err
+	}
+	*s.sent = append(*s.sent, m.(proto.Message))
+	return nil
+}
+
+func (s *askedStream) Outlive(ctx context.Context) grpc.ServerStream {
+	return &askedStream{ctx: ctx, request: s.request, sent: s.sent}
+}
+
+// TestPassOnStream: a call that is answered by several messages is passed on like one with a single
+// answer, unless its caller has a part of the answer already.
+func TestPassOnStream(t *testing.T) {
+	over := make(chan struct{})
+	close(over)
+	user := identity.Identity{Kind: identity.LocalUser, UID: 1000, GID: 100}
+	request := &apiv1.ListJobsRequest{Detail: true}
+	for name, c := range map[string]struct {
+		reads, answers bool
+		failed         error
+		sent           int // messages that the caller gets
+	}{
+		"answered":                           {true, true, nil, 1},
+		"refused":                            {true, false, spec.Refuse(spec.CodeAccessDenied, ""), 0},
+		"not the leader, before reading":     {false, false, spec.Refuse(spec.CodeNotLeader, ""), 2},
+		"not the leader":                     {true, false, spec.Refuse(spec.CodeNotLeader, ""), 2},
+		"cut off":                            {true, false, context.Canceled, 2},
+		"cut off after a part of the answer": {true, true, context.Canceled, 1},
+	} {
+		var sent []proto.Message
+		ctx, endLead := context.WithCancel(identity.With(t.Context(), user))
+		p := PassOn{Again: gate.Again, Over: over, Forward: func(_ context.Context, call serve.RelayCall, send func([]byte) error) error {
+			again := new(apiv1.ListJobsRequest)
+			if err := proto.Unmarshal(call.Payload, again); err != nil || !proto.Equal(again, request) {
+				t.Errorf("%s: passed on %v, %v", name, again, err)
+			}
+			return errors.Join(send(nil), send(nil))
+		}}
+		stream := &askedStream{ctx: ctx, request: request, sent: &sent}
+		info := &grpc.StreamServerInfo{FullMethod: "/muster.v1.Cluster/StreamJobs", IsServerStream: true}
+		err := p.Stream(nil, stream, info, func(_ any, stream grpc.ServerStream) error {
+			if c.reads {
+				if err := stream.RecvMsg(new(apiv1.ListJobsRequest)); err != nil {
+					return err
+				}
+			}
+			if c.answers {
+				if err := stream.SendMsg(&apiv1.ListJobsReply{}); err != nil {
+					return err
+				}
+			}
+			endLead()
+			return c.failed
+		})
+		if len(sent) != c.sent {
+			t.Errorf("%s: the caller got %d messages, want %d", name, len(sent), c.sent)
+		}
+		if passed := c.sent == 2; passed == (err != nil) && c.failed != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

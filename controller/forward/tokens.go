@@ -14,7 +14,7 @@ import (
 // RefuseTokenByToken keeps a token from making another: one that leaked would never end.
 func RefuseTokenByToken(
 	ctx context.Context,
-	req any,
+	request any,
 	info *grpc.UnaryServerInfo,
 	next grpc.UnaryHandler,
 ) (any, error) {
@@ -24,15 +24,15 @@ func RefuseTokenByToken(
 			"a token makes no tokens: ask on the controller's host without SLURM_JWT, or with a certificate",
 		)
 	}
-	return next(ctx, req)
+	return next(ctx, request)
 }
 
 // BearerToken is the token of a request, in either of the two headers.
-func BearerToken(r *http.Request) (token string, given bool) {
-	if kind, rest, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok &&
+func BearerToken(request *http.Request) (token string, given bool) {
+	if kind, rest, ok := strings.Cut(request.Header.Get("Authorization"), " "); ok &&
 		strings.EqualFold(kind, "Bearer") {
 		return strings.TrimSpace(rest), true
 	}
-	token = r.Header.Get("X-SLURM-USER-TOKEN")
+	token = request.Header.Get("X-SLURM-USER-TOKEN")
 	return token, token != ""
 }

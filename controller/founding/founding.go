@@ -55,14 +55,26 @@ type Guard struct {
 	Log       *slog.Logger
 }
 
+// NewUUID makes the identity of a new cluster.
+func NewUUID() ([16]byte, error) { return uuid.NewRandom() }
+
 // MarkCluster notes which cluster the state folder belongs to.
-func (g *Guard) MarkCluster(st *state.State) error {
+func (g *Guard) MarkCluster(cluster *state.State) error {
 	path := filepath.Join(g.StateDir, MarkName)
-	text := fmt.Sprintf("%s %s\n", st.ClusterName, uuid.UUID(st.UUID))
+	text := fmt.Sprintf("%s %s\n", cluster.ClusterName, uuid.UUID(cluster.UUID))
 	if have, err := os.ReadFile(path); err == nil && string(have) == text {
 		return nil
 	}
 	return os.WriteFile(path, []byte(text), 0o600)
+}
+
+// ReadMark is what MarkCluster noted in a state folder; empty without it.
+func ReadMark(stateDir string) string {
+	text, err := os.ReadFile(filepath.Join(stateDir, MarkName))
+	if err != nil {
+		return "" // a folder that was never a leader's has none
+	}
+	return strings.TrimSpace(string(text))
 }
 
 // RefuseFresh refuses to found a cluster before anything is made for it, keys and a log,
@@ -122,8 +134,8 @@ type LedgersOf func(ctx context.Context, cluster string) ([]clickhouse.KnownLedg
 // refuseKnown refuses to found a cluster that the accounting store knows by its name: a
 // controller on a new host, or with a new disk, whose ledger was not restored. A store
 // that does not answer is no reason not to begin, as jobs run without one.
-func (g *Guard) refuseKnown(ctx context.Context, st *state.State) error {
-	if st.Seq > 0 || g.Anew {
+func (g *Guard) refuseKnown(ctx context.Context, cluster *state.State) error {
+	if cluster.Seq > 0 || g.Anew {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, storePatience)
@@ -144,10 +156,14 @@ func (g *Guard) refuseKnown(ctx context.Context, st *state.State) error {
 		return nil
 	}
 	var text []string
-	for _, k := range known {
+	for _, ledger := range known {
 		text = append(
 			text,
-			fmt.Sprintf("%s up to %s", uuid.UUID(k.Ledger), time.Unix(0, int64(k.At)).UTC().Format(time.RFC3339)),
+			fmt.Sprintf(
+				"%s up to %s",
+				uuid.UUID(ledger.Ledger),
+				time.Unix(0, int64(ledger.At)).UTC().Format(time.RFC3339),
+			),
 		)
 	}
 	return fmt.Errorf("%w: cluster %s (%s); restore its ledger from a backup (muster restore), "+
@@ -158,8 +174,8 @@ func (g *Guard) refuseKnown(ctx context.Context, st *state.State) error {
 // its jobs would be forgotten, and their numbers given away again. What is left of
 // it are its mark, and scripts and environments. An archive is looked at when the
 // log is opened, which it must not be ahead of.
-func (g *Guard) RefuseEmpty(st *state.State) error {
-	if st.Seq > 0 || g.Anew {
+func (g *Guard) RefuseEmpty(cluster *state.State) error {
+	if cluster.Seq > 0 || g.Anew {
 		return nil
 	}
 	path := filepath.Join(g.StateDir, MarkName)

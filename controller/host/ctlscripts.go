@@ -23,7 +23,7 @@ var errTooLong = errors.New("too long")
 
 // Run implements daemon.Scripts.
 func (c CtlScripts) Run(ctx context.Context, file string, timeout spec.Span, env []string) error {
-	as, err := slurmUser(c.User)
+	credential, err := slurmUser(c.User)
 	if err != nil {
 		return err
 	}
@@ -32,7 +32,7 @@ func (c CtlScripts) Run(ctx context.Context, file string, timeout spec.Span, env
 		ctx, cancel = context.WithTimeoutCause(ctx, time.Duration(timeout), errTooLong)
 		defer cancel()
 	}
-	err = program.Run(ctx, file, env, as)
+	err = program.Run(ctx, file, env, credential)
 	if err != nil && errors.Is(context.Cause(ctx), errTooLong) {
 		err = fmt.Errorf("it was ended after %v", time.Duration(timeout))
 	}
@@ -73,14 +73,14 @@ func HostMail() string {
 	return ""
 }
 
-// MailProgram makes what runs MailProg as SlurmUser, with the text of a mail to read.
+// MailProgram makes what runs MailProg credential SlurmUser, with the text of a mail to read.
 func MailProgram(slurmUserName string) func(ctx context.Context, file string, args, environ []string, text string) error {
 	return func(ctx context.Context, file string, args, environ []string, text string) error {
-		as, err := slurmUser(slurmUserName)
+		credential, err := slurmUser(slurmUserName)
 		if err != nil {
 			return err
 		}
 		env := append([]string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}, environ...)
-		return program.RunOn(ctx, strings.NewReader(text), file, env, as, args...)
+		return program.RunOn(ctx, strings.NewReader(text), file, env, credential, args...)
 	}
 }

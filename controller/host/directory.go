@@ -63,8 +63,8 @@ const (
 )
 
 // NewDirectory makes a directory that remembers nothing yet.
-func NewDirectory(l *slog.Logger) *directory {
-	return &directory{now: time.Now, log: l, databases: nss.System(lookupLimit)}
+func NewDirectory(logger *slog.Logger) *directory {
+	return &directory{now: time.Now, log: logger, databases: nss.System(lookupLimit)}
 }
 
 // Groups implements daemon.Directory. What is known is remembered for a minute. A
@@ -154,7 +154,7 @@ func (a *answers[V]) findAnswer(
 	ctx context.Context,
 	now func() time.Time,
 	key string,
-	ask func(last *V) (V, time.Duration),
+	request func(last *V) (V, time.Duration),
 ) (V, bool) {
 	a.mu.Lock()
 	last := a.known[key]
@@ -167,7 +167,7 @@ func (a *answers[V]) findAnswer(
 				before = &last.value
 			}
 			var keep time.Duration
-			asked.value, keep = ask(before)
+			asked.value, keep = request(before)
 			asked.until = now().Add(keep)
 			close(asked.done)
 		}()

@@ -62,12 +62,12 @@ type sentinel struct{ _ [16]byte }
 
 // memoryTotal is MemTotal in bytes; 0 = not known.
 func memoryTotal(path string) uint64 {
-	f, err := os.Open(path)
+	file, err := os.Open(path)
 	if err != nil {
 		return 0
 	}
-	defer f.Close()
-	for lines := bufio.NewScanner(f); lines.Scan(); {
+	defer file.Close()
+	for lines := bufio.NewScanner(file); lines.Scan(); {
 		if rest, ok := strings.CutPrefix(lines.Text(), "MemTotal:"); ok {
 			kib, err := strconv.ParseUint(
 				strings.TrimSuffix(strings.TrimSpace(rest), " kB"),

@@ -53,14 +53,14 @@ func (p *PowerPrograms) startProgram(file, nodes string, resume []byte) error {
 	cmd.Dir = "/"
 	cmd.Stdout = out
 	cmd.Stderr = out
-	as, err := slurmUser(p.User)
+	credential, err := slurmUser(p.User)
 	if err != nil {
 		return err
 	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: as}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: credential}
 	resumeFile := ""
 	if resume != nil {
-		resumeFile, err = p.writeResumeFile(resume, as)
+		resumeFile, err = p.writeResumeFile(resume, credential)
 		if err != nil {
 			return err
 		}
@@ -99,14 +99,22 @@ const maxFenceTime = 2 * time.Minute
 
 // Fence implements daemon.Programs.
 func (p *PowerPrograms) Fence(ctx context.Context, file, node, reason string) error {
-	as, err := slurmUser(p.User)
+	credential, err := slurmUser(p.User)
 	if err != nil {
 		return err
 	}
 	within, cancel := context.WithTimeout(ctx, maxFenceTime)
 	defer cancel()
-	err = program.Run(within, file, []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "MUSTER_NODE=" +
-		node, "MUSTER_REASON=" + reason}, as, node, reason)
+	args := []string{node}
+	if reason != "" {
+		args = append(args, reason)
+	}
+	env := []string{
+		"PATH=/usr/sbin:/usr/bin:/sbin:/bin",
+		"MUSTER_NODE=" + node,
+		"MUSTER_REASON=" + reason,
+	}
+	err = program.Run(within, file, env, credential, args...)
 	if err != nil && within.Err() != nil && ctx.Err() == nil {
 		return fmt.Errorf("it did not end within %s and was killed: %w", maxFenceTime, err)
 	}
@@ -114,17 +122,19 @@ func (p *PowerPrograms) Fence(ctx context.Context, file, node, reason string) er
 }
 
 // writeResumeFile writes SLURM_RESUME_FILE.
-func (p *PowerPrograms) writeResumeFile(resume []byte, as *syscall.Credential) (string, error) {
-	f, err := os.CreateTemp(p.Dir, "resume-*.json")
+func (p *PowerPrograms) writeResumeFile(
+	resume []byte, credential *syscall.Credential,
+) (string, error) {
+	file, err := os.CreateTemp(p.Dir, "resume-*.json")
 	if err != nil {
 		return "", err
 	}
-	defer f.Close()
-	if _, err := f.Write(resume); err != nil {
+	defer file.Close()
+	if _, err := file.Write(resume); err != nil {
 		return "", err
 	}
-	if as == nil {
-		return f.Name(), nil
+	if credential == nil {
+		return file.Name(), nil
 	}
-	return f.Name(), f.Chown(int(as.Uid), int(as.Gid))
+	return file.Name(), file.Chown(int(credential.Uid), int(credential.Gid))
 }

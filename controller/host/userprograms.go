@@ -25,9 +25,9 @@ func (UserPrograms) RunAs(
 	file string,
 	args ...string,
 ) error {
-	var as *syscall.Credential
+	var credential *syscall.Credential
 	if os.Geteuid() == 0 {
-		as = &syscall.Credential{Uid: who.UID, Gid: who.GID, Groups: who.Groups}
+		credential = &syscall.Credential{Uid: who.UID, Gid: who.GID, Groups: who.Groups}
 	}
 	env := []string{
 		"PATH=/usr/local/bin:/usr/bin:/bin",
@@ -35,5 +35,5 @@ func (UserPrograms) RunAs(
 		"LOGNAME=" + who.User,
 		"SLURM_CLUSTER_NAME=" + who.Cluster,
 	}
-	return program.Run(ctx, file, env, as, args...)
+	return program.Run(ctx, file, env, credential, args...)
 }

@@ -61,30 +61,30 @@ func Open(tlsDir, stateDir, cluster string, now spec.Instant) (*Access, error) {
 	if err != nil {
 		return nil, fmt.Errorf("credential keys: %w", err)
 	}
-	a := &Access{ca: ca, ringFile: path}
-	a.useRing(ring)
-	a.User, err = usertoken.Open(filepath.Join(stateDir, "user-token.key"), cluster, time.Now)
+	access := &Access{ca: ca, ringFile: path}
+	access.useRing(ring)
+	access.User, err = usertoken.Open(filepath.Join(stateDir, "user-token.key"), cluster, time.Now)
 	if err != nil {
 		return nil, err
 	}
-	return a, nil
+	return access, nil
 }
 
 // SetTokens takes the site's settings of tokens over.
-func (a *Access) SetTokens(cfg conffile.Tokens) error {
-	a.tokens = cfg
+func (a *Access) SetTokens(config conffile.Tokens) error {
+	a.tokens = config
 	switch {
-	case cfg.JWKS == "" && (cfg.UserClaim != "" || cfg.Audience != ""):
+	case config.JWKS == "" && (config.UserClaim != "" || config.Audience != ""):
 		return errors.New(
 			"tokens.user_claim and tokens.audience are of no use without tokens.jwks, the issuer's keys",
 		)
-	case cfg.JWKS == "":
+	case config.JWKS == "":
 		return nil
 	}
 	issuer := &usertoken.Issuer{
-		File:      cfg.JWKS,
-		UserClaim: cfg.UserClaim,
-		Audience:  cfg.Audience,
+		File:      config.JWKS,
+		UserClaim: config.UserClaim,
+		Audience:  config.Audience,
 		User:      host.FindUser,
 	}
 	a.User.Trust(issuer)
@@ -127,6 +127,36 @@ func (a *Access) Sign(c credentials.Claims) ([]byte, error) {
 	return a.ring.Sign(claims)
 }
 
+// VerifyOld implements daemon.Access.
+func (a *Access) VerifyOld(raw []byte) (credentials.Claims, error) {
+	a.mu.RLock()
+	public := a.ring.Public()
+	a.mu.RUnlock()
+	verifier, err := credential.NewVerifier(public)
+	if err != nil {
+		return credentials.Claims{}, err
+	}
+	c, err := verifier.VerifyOld(raw)
+	if err != nil {
+		return credentials.Claims{}, err
+	}
+	claims := credentials.Claims{
+		Cluster: c.Cluster,
+		Job:     c.Job,
+		Attempt: c.Attempt,
+		Step:    c.Step,
+		UID:     c.UID,
+		GID:     c.GID,
+		Groups:  c.Groups,
+		Issued:  c.Issued,
+		Expires: c.Expires,
+		Launch:  c.Launch,
+		Epoch:   c.Epoch,
+	}
+	copy(claims.Run[:], c.Run)
+	return claims, nil
+}
+
 // Keys implements daemon.Access.
 func (a *Access) Keys() [][]byte {
 	a.mu.RLock()
@@ -137,20 +167,25 @@ func (a *Access) Keys() [][]byte {
 // UserToken implements daemon.Access.
 func (a *Access) UserToken(
 	ctx context.Context,
-	ask daemon.TokenAsk,
+	request daemon.TokenAsk,
 ) (daemon.UserToken, error) {
 	switch {
-	case ask.Scope != "" && !slices.Contains(usertoken.Scopes(), ask.Scope):
+	case request.Scope != "" && !slices.Contains(usertoken.Scopes(), request.Scope):
 		return daemon.UserToken{}, spec.Refuse(
 			spec.CodeBadRequest,
-			fmt.Sprintf("invalid scope %q of a token: expected one of %v", ask.Scope, usertoken.Scopes()),
+			fmt.Sprintf(
+				"invalid scope %q of a token: expected one of %v",
+				request.Scope,
+				usertoken.Scopes(),
+			),
 		)
 	case a.tokens.DisableCreation:
 		return daemon.UserToken{}, spec.Refuse(
 			spec.CodeDisabled,
 			"this site makes no tokens (tokens.disable_creation of muster.yaml): use those of its identity provider",
 		)
-	case a.tokens.MaxLifespan != spec.Infinite && ask.Until.Sub(ask.From) > a.tokens.MaxLifespan:
+	case a.tokens.MaxLifespan != spec.Infinite &&
+		request.Until.Sub(request.From) > a.tokens.MaxLifespan:
 		return daemon.UserToken{}, spec.Refuse(
 			spec.CodeInvalidTime,
 			fmt.Sprintf(
@@ -161,13 +196,13 @@ func (a *Access) UserToken(
 		)
 	}
 	bearer := usertoken.Bearer{
-		User:  ask.User,
-		UID:   ask.UID,
-		GID:   ask.GID,
+		User:  request.User,
+		UID:   request.UID,
+		GID:   request.GID,
 		Via:   identity.From(ctx).Serial,
-		Scope: ask.Scope,
+		Scope: request.Scope,
 	}
-	return a.issueToken(bearer, ask.From, ask.Until)
+	return a.issueToken(bearer, request.From, request.Until)
 }
 
 // LoginToken implements daemon.Access.

@@ -16,43 +16,43 @@ import (
 
 // SetProvider accepts the tokens of the site's identity provider, and returns it; nil where
 // muster.yaml names none.
-func (a *Access) SetProvider(cfg conffile.OIDC) (*oidc.Provider, error) {
-	if cfg.Issuer == "" {
-		if cfg.ClientID != "" || cfg.Audience != "" {
+func (a *Access) SetProvider(config conffile.OIDC) (*oidc.Provider, error) {
+	if config.Issuer == "" {
+		if config.ClientID != "" || config.Audience != "" {
 			return nil, errors.New("oidc.client_id and oidc.audience are of no use without oidc.issuer")
 		}
 		return nil, nil
 	}
 	settings := oidc.Config{
-		Issuer:      cfg.Issuer,
-		ClientID:    cfg.ClientID,
-		RedirectURL: cfg.RedirectURL,
-		Scopes:      cfg.Scopes,
-		Users:       oidc.Users{Claim: cfg.UserClaim},
+		Issuer:      config.Issuer,
+		ClientID:    config.ClientID,
+		RedirectURL: config.RedirectURL,
+		Scopes:      config.Scopes,
+		Users:       oidc.Users{Claim: config.UserClaim},
 		Now:         time.Now,
 	}
 	err := errors.Join(
-		readRoots(cfg.CAFile, &settings),
-		readSecret(cfg.ClientSecretFile, &settings),
-		readUsers(cfg, &settings.Users),
+		readRoots(config.CAFile, &settings),
+		readSecret(config.ClientSecretFile, &settings),
+		readUsers(config, &settings.Users),
 	)
 	switch {
 	case err != nil:
 		return nil, err
-	case cfg.Audience == "" && cfg.ClientID == "":
+	case config.Audience == "" && config.ClientID == "":
 		return nil, errors.New(
 			"oidc.issuer needs oidc.audience, for tokens over REST, or oidc.client_id, for the console: without them every token of the provider would be accepted, whomever it was made for",
 		)
-	case (cfg.ClientID == "") != (cfg.RedirectURL == ""):
+	case (config.ClientID == "") != (config.RedirectURL == ""):
 		return nil, errors.New(
 			"oidc.client_id and oidc.redirect_url belong together: the provider sends people back to the console there",
 		)
 	}
-	if cfg.RedirectURL != "" {
-		if err := oidc.CheckAddress(cfg.RedirectURL); err != nil {
+	if config.RedirectURL != "" {
+		if err := oidc.CheckAddress(config.RedirectURL); err != nil {
 			return nil, fmt.Errorf("oidc.redirect_url: %w", err)
 		}
-		if !strings.HasSuffix(cfg.RedirectURL, ReturnPath) {
+		if !strings.HasSuffix(config.RedirectURL, ReturnPath) {
 			return nil, fmt.Errorf("oidc.redirect_url must end with %s, where the console expects them", ReturnPath)
 		}
 	}
@@ -60,8 +60,8 @@ func (a *Access) SetProvider(cfg conffile.OIDC) (*oidc.Provider, error) {
 	if err != nil {
 		return nil, fmt.Errorf("oidc: %w", err)
 	}
-	if cfg.Audience != "" {
-		a.User.Trust(provider.Issuer(cfg.Audience, host.FindUser))
+	if config.Audience != "" {
+		a.User.Trust(provider.Issuer(config.Audience, host.FindUser))
 	}
 	return provider, nil
 }
@@ -100,18 +100,18 @@ func readSecret(path string, settings *oidc.Config) error {
 	return nil
 }
 
-func readUsers(cfg conffile.OIDC, users *oidc.Users) (err error) {
-	if cfg.UserPattern != "" && cfg.UserMap != "" {
+func readUsers(config conffile.OIDC, users *oidc.Users) (err error) {
+	if config.UserPattern != "" && config.UserMap != "" {
 		return errors.New("oidc.user_pattern and oidc.user_map exclude each other")
 	}
-	if cfg.UserPattern != "" {
-		users.Pattern, err = oidc.ParsePattern(cfg.UserPattern)
+	if config.UserPattern != "" {
+		users.Pattern, err = oidc.ParsePattern(config.UserPattern)
 		if err != nil {
 			return fmt.Errorf("oidc.user_pattern: %w", err)
 		}
 	}
-	if cfg.UserMap != "" {
-		users.Map, err = oidc.OpenMap(cfg.UserMap)
+	if config.UserMap != "" {
+		users.Map, err = oidc.OpenMap(config.UserMap)
 	}
 	return err
 }

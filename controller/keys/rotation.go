@@ -29,8 +29,8 @@ const (
 // useRing replaces the ring.
 func (a *Access) useRing(ring credential.Ring) {
 	var keys [][]byte
-	for _, k := range ring.Public() {
-		keys = append(keys, encodeKey(k))
+	for _, key := range ring.Public() {
+		keys = append(keys, encodeKey(key))
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -77,15 +77,15 @@ func (a *Access) RotateKeys(
 	ctx context.Context,
 	every spec.Span,
 	tell func(),
-	log *slog.Logger,
+	logger *slog.Logger,
 ) error {
 	for {
 		changed, err := a.rotateKey(clock.NewSystem().Now(), every)
 		switch {
 		case err != nil:
-			log.Error("the key that signs credentials was not changed", "error", err)
+			logger.Error("the key that signs credentials was not changed", "error", err)
 		case changed:
-			log.Info(
+			logger.Info(
 				"the keys of credentials have changed",
 				"file",
 				filepath.Base(a.ringFile),
@@ -102,7 +102,7 @@ func (a *Access) RotateKeys(
 
 // FollowKeys takes the keys over that the leader has made, while this controller stands
 // by: what an earlier leader has signed must hold when this one leads.
-func (a *Access) FollowKeys(ctx context.Context, others *peers.Peers, log *slog.Logger) error {
+func (a *Access) FollowKeys(ctx context.Context, others *peers.Peers, logger *slog.Logger) error {
 	for {
 		if lead := peers.FindLeader(others.AskOthers(ctx)); lead != nil {
 			err := others.FetchKeys(ctx, lead.Of)
@@ -110,7 +110,7 @@ func (a *Access) FollowKeys(ctx context.Context, others *peers.Peers, log *slog.
 				err = a.reloadKeys()
 			}
 			if err != nil && ctx.Err() == nil {
-				log.Warn("the leader's keys were not taken over", "error", err)
+				logger.Warn("the leader's keys were not taken over", "error", err)
 			}
 		}
 		if !clock.PauseFor(ctx, keyLook) {

@@ -54,8 +54,8 @@ func FindJoined(
 		}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			if j, is := askJoined(ctx, cluster, node, port); is {
-				once.Do(func() { found, ok = j, true })
+			if joined, is := askJoined(ctx, cluster, node, port); is {
+				once.Do(func() { found, ok = joined, true })
 				stop()
 			}
 		})

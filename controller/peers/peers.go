@@ -69,7 +69,8 @@ type Peers struct {
 	// comes in who was not asked.
 	changing sync.Mutex
 	// trail tells how far the audit trail has come while this controller leads.
-	trail func() map[string]Delivered
+	trail  func() map[string]Delivered
+	ledger func() string // the name of the ledger here; see SetLedger
 }
 
 // What controllers ask each other.
@@ -100,6 +101,8 @@ type standing struct {
 	Knows   uint32       `json:"knows,omitempty"`
 	Members []log.Member `json:"members,omitempty"`
 	Clock   int64        `json:"clock"`
+	// Ledger is the name of the ledger that it has: of the cluster, and a number of its own.
+	Ledger string `json:"ledger,omitempty"`
 	// Audit is how far the leader's audit trail has come, by target.
 	Audit map[string]Delivered `json:"audit,omitempty"`
 }
@@ -133,56 +136,66 @@ func NewAsker(self conffile.Controller, who conffile.Group, source *pki.Source) 
 
 // Open opens this controller's door to the others; nil where it is the only
 // one.
-func Open(ctx context.Context, o Options) (*Peers, error) {
-	who, self, err := conffile.ReadControllers(o.Config)
+func Open(ctx context.Context, options Options) (*Peers, error) {
+	who, self, err := conffile.ReadControllers(options.Config)
 	if err == nil {
-		err = refuseOtherRole(o.Witness, who, self)
+		err = refuseOtherRole(options.Witness, who, self)
 	}
 	if err != nil || self == nil {
 		return nil, err
 	}
-	p := &Peers{
+	peers := &Peers{
 		Self:     *self,
 		group:    who,
-		dir:      o.Config.StateDir,
-		log:      o.Log,
-		version:  o.Version,
-		NewGroup: o.NewGroup,
+		dir:      options.Config.StateDir,
+		log:      options.Log,
+		version:  options.Version,
+		NewGroup: options.NewGroup,
 	}
-	p.Source, err = pki.LoadSource(pki.Dir(o.Config.TLS.Dir))
+	peers.Source, err = pki.LoadSource(pki.Dir(options.Config.TLS.Dir))
 	if err != nil {
-		return nil, fmt.Errorf("this host's certificate in %s: %w", o.Config.TLS.Dir, err)
+		return nil, fmt.Errorf("this host's certificate in %s: %w", options.Config.TLS.Dir, err)
 	}
-	if named := p.Source.Self().Node; named != self.Name {
+	if named := peers.Source.Self().Node; named != self.Name {
 		return nil, fmt.Errorf(
 			"the certificate in %s is of %q, and this controller is %q: the name in the certificate is that of SlurmctldHost (docs/operations/controllers.md)",
-			o.Config.TLS.Dir,
+			options.Config.TLS.Dir,
 			named,
 			self.Name,
 		)
 	}
-	l, err := listenAPI(ctx, o.Config)
+	if of := peers.Source.Self().Cluster; of != options.Cluster {
+		return nil, fmt.Errorf(
+			"%w: the one in %s is of %q, and slurm.conf says ClusterName=%s: the name of a cluster is in its "+
+				"certificates and on all controllers the same; set it back",
+			ErrOtherCluster,
+			options.Config.TLS.Dir,
+			of,
+			options.Cluster,
+		)
+	}
+	listener, err := listenAPI(ctx, options.Config)
 	if err != nil {
 		return nil, err
 	}
-	p.Door = members.Open(
+	peers.Door = members.Open(
 		members.Config{
-			Listener:     l,
-			Certificates: p.Source,
-			Cluster:      o.Cluster,
+			Listener:     listener,
+			Certificates: peers.Source,
+			Cluster:      options.Cluster,
 			Limits:       limit.New(limit.Config{}, time.Now),
-			Answer:       p.answerPeer,
-			Log:          o.Log,
+			Answer:       peers.answerPeer,
+			Log:          options.Log,
 		},
 	)
-	return p, nil
+	return peers, nil
 }
 
 // AllAddresses are those of all controllers. The witness serves nobody.
 func (p *Peers) AllAddresses() []string {
 	out := make([]string, len(p.group.Controllers))
-	for i, c := range p.group.Controllers {
-		out[i] = c.Address
+	for i, controller := range p.group.Controllers {
+		out[i] = controller.Address
 	}
 	return out
 }
@@ -228,6 +241,7 @@ func (p *Peers) currentStanding() (standing, error) {
 		out.Term = durable.Term()
 		out.Position = uint64(durable.LastPosition())
 		out.Members = durable.Group()
+		out.Ledger = p.ownLedger()
 		if out.Leads && trail != nil {
 			out.Audit = trail()
 		}
@@ -240,15 +254,15 @@ func (p *Peers) currentStanding() (standing, error) {
 }
 
 func (p *Peers) fetchKeys() (sharedKeys, error) {
-	out := sharedKeys{}
+	keys := sharedKeys{}
 	for _, name := range keyFiles {
 		data, err := durable.ReadPrivate(filepath.Join(p.dir, name))
 		if err != nil {
 			return nil, err
 		}
-		out[name] = data
+		keys[name] = data
 	}
-	return out, nil
+	return keys, nil
 }
 
 // SetDurable notes that the log is open.
@@ -283,27 +297,30 @@ func (p *Peers) SetLeads(leads bool) {
 func (p *Peers) AskOthers(ctx context.Context) []Answer {
 	ctx, cancel := context.WithTimeout(ctx, AskPatience)
 	defer cancel()
-	var out []Answer
-	for _, c := range p.group.Members() {
-		if c.Name != p.Self.Name {
-			out = append(out, Answer{Of: c})
+	var answers []Answer
+	for _, controller := range p.group.Members() {
+		if controller.Name != p.Self.Name {
+			answers = append(answers, Answer{Of: controller})
 		}
 	}
 	var wg sync.WaitGroup
-	for i := range out {
+	for i := range answers {
 		wg.Go(func() {
-			out[i].Err = members.Ask(ctx, p.Source, out[i].Of.Address, askStatus, &out[i].Standing)
-			if said := out[i].Standing.Name; out[i].Err == nil && said != out[i].Of.Name {
-				out[i].Err = fmt.Errorf(
+			answers[i].Err = members.Ask(
+				ctx, p.Source, answers[i].Of.Address, askStatus, &answers[i].Standing,
+			)
+			if said := answers[i].Standing.Name; answers[i].Err == nil &&
+				said != answers[i].Of.Name {
+				answers[i].Err = fmt.Errorf(
 					"%s answers as controller %q: SlurmctldHost and the certificates there do not agree",
-					out[i].Of.Address,
+					answers[i].Of.Address,
 					said,
 				)
 			}
 		})
 	}
 	wg.Wait()
-	return out
+	return answers
 }
 
 // FindLeader is the controller that leads among those that answered; nil = none.
@@ -331,8 +348,8 @@ type start struct {
 // of slurm.conf; it does not stand against one that answers.
 func howToBegin(self string, first, newGroup bool, list []Answer) start {
 	if lead := FindLeader(list); lead != nil {
-		for _, m := range lead.Standing.Members {
-			if m.ID == self && m.Joining {
+		for _, member := range lead.Standing.Members {
+			if member.ID == self && member.Joining {
 				return start{joins: true}
 			}
 		}
@@ -357,33 +374,33 @@ func howToBegin(self string, first, newGroup bool, list []Answer) start {
 // ledger, that do not answer, and that have one. Those that wait without one are in
 // no list.
 func sortAnswers(list []Answer) (starting, silent, holders []string) {
-	for _, a := range list {
+	for _, answer := range list {
 		var cannotSay *members.AnswerError
 		switch {
-		case errors.As(a.Err, &cannotSay):
-			starting = append(starting, a.Of.Name)
-		case a.Err != nil:
-			silent = append(silent, describeSilent(a))
-		case !a.Standing.Waits:
-			holders = append(holders, a.Of.Name)
+		case errors.As(answer.Err, &cannotSay):
+			starting = append(starting, answer.Of.Name)
+		case answer.Err != nil:
+			silent = append(silent, describeSilent(answer))
+		case !answer.Standing.Waits:
+			holders = append(holders, answer.Of.Name)
 		}
 	}
 	return starting, silent, holders
 }
 
 // describeSilent names a controller that does not answer, its address and the cause.
-func describeSilent(a Answer) string {
-	cause := a.Err.Error()
+func describeSilent(answer Answer) string {
+	cause := answer.Err.Error()
 	var errno syscall.Errno
 	var timeout net.Error
 	switch {
-	case errors.As(a.Err, &errno):
+	case errors.As(answer.Err, &errno):
 		cause = errno.Error()
-	case errors.As(a.Err, &timeout) && timeout.Timeout(),
-		errors.Is(a.Err, context.DeadlineExceeded):
+	case errors.As(answer.Err, &timeout) && timeout.Timeout(),
+		errors.Is(answer.Err, context.DeadlineExceeded):
 		cause = "no answer within " + AskPatience.String()
 	}
-	return fmt.Sprintf("%s (%s: %s)", a.Of.Name, a.Of.Address, cause)
+	return fmt.Sprintf("%s (%s: %s)", answer.Of.Name, answer.Of.Address, cause)
 }
 
 // refuseToFound is why no group begins while controllers are silent.
@@ -395,13 +412,13 @@ func refuseToFound(silent []string) string {
 }
 
 // setLack notes what the controller waits for, and logs it once. Empty = nothing more.
-func (p *Peers) setLack(why string) {
+func (p *Peers) setLack(reason string) {
 	p.mu.Lock()
-	changed := p.lacks != why
-	p.lacks = why
+	changed := p.lacks != reason
+	p.lacks = reason
 	p.mu.Unlock()
-	if changed && why != "" {
-		p.log.Warn("this controller has not begun", "why", why)
+	if changed && reason != "" {
+		p.log.Warn("this controller has not begun", "why", reason)
 	}
 }
 
@@ -456,7 +473,7 @@ func (p *Peers) MayFound(ctx context.Context) error {
 	defer p.setLack("")
 	for since := time.Now(); ; {
 		told := p.NewGroup && time.Since(since) > silentPatience
-		why, err := foundingOn(told, p.AskOthers(ctx))
+		reason, err := foundingOn(told, p.AskOthers(ctx))
 		if err != nil {
 			return fmt.Errorf(
 				"%w: start this controller with an empty state folder (move %s aside), and it is taken in",
@@ -464,11 +481,11 @@ func (p *Peers) MayFound(ctx context.Context) error {
 				p.dir,
 			)
 		}
-		if why == "" {
+		if reason == "" {
 			p.Founds = true
 			return nil
 		}
-		p.setLack(why)
+		p.setLack(reason)
 		if !clock.PauseFor(ctx, TendEvery) {
 			return ctx.Err()
 		}
@@ -477,7 +494,7 @@ func (p *Peers) MayFound(ctx context.Context) error {
 
 // foundingOn judges what the other controllers say to one that has the ledger of a
 // single controller. why is what it waits for before that may become a group's.
-func foundingOn(newGroup bool, list []Answer) (why string, err error) {
+func foundingOn(newGroup bool, list []Answer) (reason string, err error) {
 	starting, silent, holders := sortAnswers(list)
 	switch {
 	case len(holders) > 0:
@@ -512,8 +529,8 @@ func (p *Peers) ExplainNoLeader(ctx context.Context) string {
 
 func countVoters(group []log.Member) int {
 	n := 0
-	for _, m := range group {
-		if !m.Joining {
+	for _, member := range group {
+		if !member.Joining {
 			n++
 		}
 	}
@@ -528,17 +545,17 @@ func describeNoLeader(self string, voters int, list []Answer) string {
 	reached := []string{self + " (this host)"}
 	var silent []string
 	votes := 1
-	for _, a := range list {
+	for _, answer := range list {
 		var cannotSay *members.AnswerError
 		switch {
-		case errors.As(a.Err, &cannotSay):
-			reached = append(reached, a.Of.Name+" ("+cannotSay.Text+")")
-		case a.Err != nil:
-			silent = append(silent, describeSilent(a))
-		case a.Standing.Waits:
-			reached = append(reached, a.Of.Name+" (waits without a ledger)")
+		case errors.As(answer.Err, &cannotSay):
+			reached = append(reached, answer.Of.Name+" ("+cannotSay.Text+")")
+		case answer.Err != nil:
+			silent = append(silent, describeSilent(answer))
+		case answer.Standing.Waits:
+			reached = append(reached, answer.Of.Name+" (waits without a ledger)")
 		default:
-			reached = append(reached, a.Of.Name)
+			reached = append(reached, answer.Of.Name)
 			votes++
 		}
 	}
@@ -646,15 +663,15 @@ func agreedVersion(
 			return 0, spec.Refuse(spec.CodeLedgerVersion, m.ID+
 				" is in the group and slurm.conf does not name it: remove it (muster controllers remove "+m.ID+")")
 		}
-		a := list[at]
-		if a.Err != nil {
-			return 0, spec.Refuse(spec.CodeLedgerVersion, describeSilent(a)+
+		answer := list[at]
+		if answer.Err != nil {
+			return 0, spec.Refuse(spec.CodeLedgerVersion, describeSilent(answer)+
 				" does not answer, so its release is unknown: start it, or remove it (muster controllers remove "+m.ID+")")
 		}
-		known := knownBy(a.Standing)
+		known := knownBy(answer.Standing)
 		if known <= now && now < event.Version {
 			behind = append(behind, fmt.Sprintf("%s (release %s knows version %d)",
-				m.ID, a.Standing.Version, known))
+				m.ID, answer.Standing.Version, known))
 		}
 		version = min(version, known)
 	}
@@ -674,52 +691,53 @@ type groupStep struct {
 // cannot read the ledger is not taken in: it would stop at once, and a group that counted on
 // its vote would survive less than it says.
 func nextSteps(group []log.Member, list []Answer, position uint64, version uint32) []groupStep {
-	var out []groupStep
-	for _, a := range list {
-		if a.Err != nil {
+	var steps []groupStep
+	for _, answer := range list {
+		if answer.Err != nil {
 			continue
 		}
-		at := slices.IndexFunc(group, func(m log.Member) bool { return m.ID == a.Of.Name })
-		member := log.Member{ID: a.Of.Name, Address: a.Of.Address}
+		at := slices.IndexFunc(group, func(m log.Member) bool { return m.ID == answer.Of.Name })
+		member := log.Member{ID: answer.Of.Name, Address: answer.Of.Address}
 		voting := at >= 0 && !group[at].Joining
-		if known := knownBy(a.Standing); known < version && !voting {
-			out = append(out, groupStep{who: a.Of.Name, what: fmt.Sprintf(
+		if known := knownBy(answer.Standing); known < version && !voting {
+			steps = append(steps, groupStep{who: answer.Of.Name, what: fmt.Sprintf(
 				"it is not taken in: its release (%s) knows version %d of the ledger, which is at %d. Upgrade it",
-				a.Standing.Version, known, version)})
+				answer.Standing.Version, known, version)})
 			continue
 		}
 		switch {
-		case at < 0 && a.Standing.Waits:
+		case at < 0 && answer.Standing.Waits:
 			member.Joining = true
-			out = append(
-				out,
+			steps = append(
+				steps,
 				groupStep{
-					a.Of.Name,
+					answer.Of.Name,
 					"taken in without a vote",
 					func(ctx context.Context, d *log.Durable) error { return d.Add(ctx, member) },
 				},
 			)
-		case at >= 0 && a.Standing.Waits && !group[at].Joining:
-			out = append(
-				out,
+		case at >= 0 && answer.Standing.Waits && !group[at].Joining:
+			steps = append(
+				steps,
 				groupStep{
-					a.Of.Name,
+					answer.Of.Name,
 					"it has lost its ledger and its vote",
 					func(ctx context.Context, d *log.Durable) error { return d.Remove(ctx, member.ID) },
 				},
 			)
-		case at >= 0 && !a.Standing.Waits && group[at].Joining && hasCaughtUp(a.Standing, position):
-			out = append(
-				out,
+		case at >= 0 && !answer.Standing.Waits && group[at].Joining &&
+			hasCaughtUp(answer.Standing, position):
+			steps = append(
+				steps,
 				groupStep{
-					a.Of.Name,
+					answer.Of.Name,
 					"it has caught up and votes",
 					func(ctx context.Context, d *log.Durable) error { return d.Add(ctx, member) },
 				},
 			)
 		}
 	}
-	return out
+	return steps
 }
 
 // hasCaughtUp tells whether a member that joins may vote. One at position 0 is still
@@ -734,7 +752,7 @@ func (p *Peers) List(ctx context.Context) *apiv1.ControllersReply {
 	if err != nil {
 		return &apiv1.ControllersReply{}
 	}
-	out := &apiv1.ControllersReply{Term: self.Term}
+	reply := &apiv1.ControllersReply{Term: self.Term}
 	voters := 0
 	joining := map[string]bool{}
 	known := map[string]string{}
@@ -745,7 +763,7 @@ func (p *Peers) List(ctx context.Context) *apiv1.ControllersReply {
 			voters++
 		}
 	}
-	out.Survives = uint32(max(voters-1, 0) / 2)
+	reply.Survives = uint32(max(voters-1, 0) / 2)
 	add := func(controller conffile.Controller, st standing, err error) {
 		info := &apiv1.ControllerInfo{
 			Name:     controller.Name,
@@ -775,7 +793,7 @@ func (p *Peers) List(ctx context.Context) *apiv1.ControllersReply {
 			info.ClockAhead = st.Clock - self.Clock
 		}
 		delete(known, controller.Name)
-		out.Controllers = append(out.Controllers, info)
+		reply.Controllers = append(reply.Controllers, info)
 	}
 	others := p.AskOthers(ctx)
 	for _, controller := range p.group.Members() { // in the order of slurm.conf, by whose places scontrol takeover names them
@@ -783,8 +801,10 @@ func (p *Peers) List(ctx context.Context) *apiv1.ControllersReply {
 			add(controller, self, nil)
 			continue
 		}
-		a := others[slices.IndexFunc(others, func(a Answer) bool { return a.Of.Name == controller.Name })]
-		add(a.Of, a.Standing, a.Err)
+		answer := others[slices.IndexFunc(others, func(a Answer) bool {
+			return a.Of.Name == controller.Name
+		})]
+		add(answer.Of, answer.Standing, answer.Err)
 	}
 	for id, address := range known { // not in slurm.conf any more
 		add(
@@ -793,31 +813,34 @@ func (p *Peers) List(ctx context.Context) *apiv1.ControllersReply {
 			errors.New("slurm.conf does not name it: remove it"),
 		)
 	}
-	return out
+	return reply
 }
 
 // Change implements daemon.Group.
-func (p *Peers) Change(ctx context.Context, req *apiv1.ChangeControllersRequest) (string, error) {
+func (p *Peers) Change(
+	ctx context.Context, request *apiv1.ChangeControllersRequest,
+) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	if req.GetHandOver() {
-		return p.handOver(ctx, req.GetTo())
+	if request.GetHandOver() {
+		return p.handOver(ctx, request.GetTo())
 	}
 	p.changing.Lock()
 	defer p.changing.Unlock()
 	var err error
 	switch {
-	case req.GetAdd() != "":
-		err = p.addMember(ctx, req.GetAdd(), req.GetAddress())
-	case req.GetRemove() != "":
+	case request.GetAdd() != "":
+		err = p.addMember(ctx, request.GetAdd(), request.GetAddress())
+	case request.GetRemove() != "":
 		if !slices.ContainsFunc(
 			p.durable.Group(),
-			func(m log.Member) bool { return m.ID == req.GetRemove() },
+			func(m log.Member) bool { return m.ID == request.GetRemove() },
 		) {
-			return "", spec.Refuse(spec.CodeBadRequest, "there is no controller "+req.GetRemove()+
-				" in the group")
+			return "", spec.Refuse(spec.CodeBadRequest,
+				"there is no controller "+request.GetRemove()+
+					" in the group")
 		}
-		err = p.durable.Remove(ctx, req.GetRemove())
+		err = p.durable.Remove(ctx, request.GetRemove())
 	default:
 		return "", spec.Refuse(spec.CodeBadRequest, "nothing to change")
 	}
@@ -901,17 +924,17 @@ func (p *Peers) awaitOther(ctx context.Context, mayLead bool) string {
 }
 
 // listenAPI opens the port at which the other controllers, agents and tools come.
-func listenAPI(ctx context.Context, cfg *conffile.Config) (net.Listener, error) {
-	if cfg.Listen.GRPC.Off() {
+func listenAPI(ctx context.Context, config *conffile.Config) (net.Listener, error) {
+	if config.Listen.GRPC.Off() {
 		return nil, errors.New(
 			"listen.grpc is off, and several controllers reach each other there: give it a port",
 		)
 	}
-	l, err := listen.TCP(ctx, string(cfg.Listen.GRPC))
+	listener, err := listen.TCP(ctx, string(config.Listen.GRPC))
 	if err != nil {
 		return nil, fmt.Errorf("listen.grpc: %w (choose another in muster.yaml)", err)
 	}
-	return l, nil
+	return listener, nil
 }
 
 // WarnOfCount tells what the number of controllers means.
@@ -945,14 +968,14 @@ func (p *Peers) WarnOfCount() {
 }
 
 // Lackers are the controllers that are not known to have a batch.
-func Lackers(said []Answer, pos uint64) string {
+func Lackers(said []Answer, position uint64) string {
 	if len(said) == 0 {
 		return "every controller, as far as is known,"
 	}
 	var out []string
-	for _, a := range said {
-		if a.Err != nil || a.Standing.Position < pos {
-			out = append(out, a.Of.Name)
+	for _, answer := range said {
+		if answer.Err != nil || answer.Standing.Position < position {
+			out = append(out, answer.Of.Name)
 		}
 	}
 	return strings.Join(out, ", ")
@@ -966,11 +989,11 @@ func (p *Peers) Successor(ctx context.Context) string {
 	}
 	best := ""
 	position := uint64(0)
-	for _, a := range p.AskOthers(ctx) {
-		usable := a.Err == nil && !a.Standing.Waits && !p.group.IsWitness(a.Of.Name)
-		if usable && (best == "" || a.Standing.Position > position) {
-			best = a.Of.Name
-			position = a.Standing.Position
+	for _, answer := range p.AskOthers(ctx) {
+		usable := answer.Err == nil && !answer.Standing.Waits && !p.group.IsWitness(answer.Of.Name)
+		if usable && (best == "" || answer.Standing.Position > position) {
+			best = answer.Of.Name
+			position = answer.Standing.Position
 		}
 	}
 	return best

@@ -16,8 +16,8 @@ import (
 
 // ReadCluster reads slurm.conf and what belongs to it, and refuses scripts of the site that
 // do not load: a controller with half of its rules must not begin.
-func ReadCluster(cfg *conffile.Config) (*spec.Config, []string, error) {
-	cluster, warnings, err := conffile.ReadCluster(cfg)
+func ReadCluster(config *conffile.Config) (*spec.Config, []string, error) {
+	cluster, warnings, err := conffile.ReadCluster(config)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -45,12 +45,12 @@ type Scripts struct {
 }
 
 // New makes the scripts of a controller, whose child begins with the first call.
-func New(log *slog.Logger) (*Scripts, error) {
+func New(logger *slog.Logger) (*Scripts, error) {
 	child, err := luaChild()
 	if err != nil {
 		return nil, err
 	}
-	return &Scripts{runner: &luascript.Runner{Command: child}, log: log}, nil
+	return &Scripts{runner: &luascript.Runner{Command: child}, log: logger}, nil
 }
 
 // luaChild is how the child is started in which scripts run.
@@ -65,11 +65,11 @@ func luaChild() ([]string, error) {
 // Submit implements daemon.JobScripts.
 func (s *Scripts) Submit(
 	ctx context.Context,
-	cfg *spec.Config,
+	config *spec.Config,
 	asked *daemon.ScriptedJob,
 ) (daemon.ScriptVerdict, error) {
 	job := luaJob(asked)
-	verdict, err := s.runner.Submit(ctx, cfg, siteOf(cfg), job)
+	verdict, err := s.runner.Submit(ctx, config, siteOf(config), job)
 	asked.Spec = job.Spec
 	asked.Script = job.Script
 	asked.Env = job.Env
@@ -79,7 +79,7 @@ func (s *Scripts) Submit(
 // Modify implements daemon.JobScripts.
 func (s *Scripts) Modify(
 	ctx context.Context,
-	cfg *spec.Config,
+	config *spec.Config,
 	asked *daemon.ScriptedJob,
 	change *daemon.ScriptedChange,
 ) (daemon.ScriptVerdict, error) {
@@ -90,7 +90,7 @@ func (s *Scripts) Modify(
 		Nodes:   change.Nodes,
 		Changes: change.Changes,
 	}
-	verdict, err := s.runner.Modify(ctx, cfg, siteOf(cfg), luaJob(asked), update)
+	verdict, err := s.runner.Modify(ctx, config, siteOf(config), luaJob(asked), update)
 	if err == nil {
 		change.Changes = update.Changes
 	}
@@ -99,11 +99,11 @@ func (s *Scripts) Modify(
 
 // siteOf is what a script knows of the cluster. A configuration is never changed in its place,
 // so its address tells whether the child has it.
-func siteOf(cfg *spec.Config) func() luascript.Site {
+func siteOf(config *spec.Config) func() luascript.Site {
 	return func() luascript.Site {
 		return luascript.Site{
-			Script:     cfg.JobSubmit,
-			Partitions: cfg.Partitions,
+			Script:     config.JobSubmit,
+			Partitions: config.Partitions,
 			Limits:     luascript.DefaultLimits(),
 		}
 	}

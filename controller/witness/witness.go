@@ -65,18 +65,18 @@ func Run(parent context.Context, of Options) (err error) {
 	if err != nil {
 		return err
 	}
-	g := parts.New(parent)
-	defer g.Stop()
-	g.Spawn("port of the controllers", func(context.Context) error { return p.Door.Serve() })
-	g.Spawn("keep the certificate", func(ctx context.Context) error {
+	group := parts.New(parent)
+	defer group.Stop()
+	group.Spawn("port of the controllers", func(context.Context) error { return p.Door.Serve() })
+	group.Spawn("keep the certificate", func(ctx context.Context) error {
 		return keys.KeepCertificate(ctx, p.Source, pki.Dir(of.Config.TLS.Dir), of.Log)
 	})
-	g.Spawn("close the door", func(ctx context.Context) error {
+	group.Spawn("close the door", func(ctx context.Context) error {
 		<-ctx.Done()
 		return p.Door.Close()
 	})
 	w := &witness{of: of, peers: p}
-	if err := w.openLog(g.Context()); err != nil {
+	if err := w.openLog(group.Context()); err != nil {
 		if parent.Err() != nil {
 			return nil
 		}
@@ -87,8 +87,8 @@ func Run(parent context.Context, of Options) (err error) {
 		defer cancel()
 		err = errors.Join(err, w.durable.Close(ctx))
 	}()
-	g.Spawn("ask the controllers", w.followControllers)
-	g.Spawn("hand the lead over", func(ctx context.Context) error {
+	group.Spawn("ask the controllers", w.followControllers)
+	group.Spawn("hand the lead over", func(ctx context.Context) error {
 		w.durable.PassLead(ctx, w.newReporter())
 		return nil
 	})
@@ -99,12 +99,12 @@ func Run(parent context.Context, of Options) (err error) {
 		Readers: of.Readers,
 		Log:     of.Log,
 	}
-	if err := metrics.Serve(g); err != nil {
+	if err := metrics.Serve(group); err != nil {
 		return err
 	}
 	of.Log.Info("the witness is ready", "cluster", of.Cluster, "name", p.Self.Name)
 	select {
-	case err := <-g.Failed():
+	case err := <-group.Failed():
 		return err
 	case <-w.durable.Done():
 		return w.durable.Err()
@@ -115,9 +115,9 @@ func Run(parent context.Context, of Options) (err error) {
 
 // openLog opens the log when the controllers have taken this witness in.
 func (w *witness) openLog(ctx context.Context) error {
-	cfg := w.of.Config
+	config := w.of.Config
 	p := w.peers
-	dir := filepath.Join(cfg.StateDir, "ledger")
+	dir := filepath.Join(config.StateDir, "ledger")
 	fresh, err := log.Fresh(log.OS(), dir)
 	if err != nil {
 		return err
@@ -130,14 +130,14 @@ func (w *witness) openLog(ctx context.Context) error {
 	}
 	options := log.Options{
 		NodeID:        p.Self.Name,
-		Timeout:       time.Duration(cfg.Controller.ElectionTimeout),
+		Timeout:       time.Duration(config.Controller.ElectionTimeout),
 		Witness:       true,
 		Dir:           dir,
 		Logger:        w.of.Log,
 		BeforeCompact: w.mayForget,
 		SnapshotBytes: snapshotBytes,
 		Trailing:      trailing,
-		ReserveBytes:  uint64(cfg.Ledger.ReserveBytes),
+		ReserveBytes:  uint64(config.Ledger.ReserveBytes),
 	}
 	options.Found = func() error {
 		return fmt.Errorf(
@@ -152,7 +152,7 @@ func (w *witness) openLog(ctx context.Context) error {
 	)
 	w.durable, err = log.Open(ctx, options)
 	if err != nil {
-		return fmt.Errorf("the log in %s: %w", cfg.StateDir, err)
+		return fmt.Errorf("the log in %s: %w", config.StateDir, err)
 	}
 	p.SetDurable(w.durable)
 	return nil
@@ -174,9 +174,9 @@ func (w *witness) followControllers(ctx context.Context) error {
 // mayForget lets the log forget what all controllers have: until then this member
 // may be the only one that can bring a controller up after the loss of the other. A
 // controller that is away for long does not fill this disk.
-func (w *witness) mayForget(pos log.Position) error {
+func (w *witness) mayForget(position log.Position) error {
 	w.mu.Lock()
-	lacking := peers.Lackers(w.said, uint64(pos))
+	lacking := peers.Lackers(w.said, uint64(position))
 	w.mu.Unlock()
 	if lacking == "" {
 		return nil
@@ -195,7 +195,7 @@ func (w *witness) mayForget(pos log.Position) error {
 			"controllers",
 			lacking,
 			"batch",
-			uint64(pos),
+			uint64(position),
 			"bytes",
 			size,
 		)

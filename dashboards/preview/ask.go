@@ -148,7 +148,7 @@ func (s Source) promQL(
 	form url.Values,
 	legend string,
 ) (Data, error) {
-	req, err := http.NewRequestWithContext(
+	request, err := http.NewRequestWithContext(
 		ctx,
 		http.MethodPost,
 		strings.TrimRight(s.Prometheus, "/")+path,
@@ -157,8 +157,8 @@ func (s Source) promQL(
 	if err != nil {
 		return Data{}, err
 	}
-	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	body, err := fetch(s.prom, req)
+	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	body, err := fetch(s.prom, request)
 	if err != nil {
 		return Data{}, err
 	}
@@ -174,7 +174,7 @@ func (s Source) promQL(
 	if err := json.Unmarshal(body, &answer); err != nil {
 		return Data{}, fmt.Errorf("prometheus: %w", err)
 	}
-	var out Data
+	var data Data
 	for _, r := range answer.Data.Result {
 		line := Series{Name: nameOf(r.Metric, legend), Labels: r.Metric}
 		points := r.Values
@@ -184,25 +184,25 @@ func (s Source) promQL(
 		for _, p := range points {
 			at, ok := p[0].(float64)
 			text, isText := p[1].(string)
-			v, err := strconv.ParseFloat(text, 64)
+			value, err := strconv.ParseFloat(text, 64)
 			if !ok || !isText || err != nil {
 				return Data{}, fmt.Errorf("prometheus answered the point %v", p)
 			}
-			line.Times, line.Values = append(line.Times, int64(at)), append(line.Values, v)
+			line.Times, line.Values = append(line.Times, int64(at)), append(line.Values, value)
 		}
-		out.Series = append(out.Series, line)
+		data.Series = append(data.Series, line)
 	}
-	slices.SortFunc(out.Series, func(a, b Series) int { return cmp.Compare(a.Name, b.Name) })
-	return out, nil
+	slices.SortFunc(data.Series, func(a, b Series) int { return cmp.Compare(a.Name, b.Name) })
+	return data, nil
 }
 
 // nameOf fills a legend's {{label}} in.
 func nameOf(labels map[string]string, legend string) string {
 	if legend == "" {
 		var parts []string
-		for _, k := range sortedKeys(labels) {
-			if k != "__name__" && k != "cluster" {
-				parts = append(parts, k+"="+labels[k])
+		for _, key := range sortedKeys(labels) {
+			if key != "__name__" && key != "cluster" {
+				parts = append(parts, key+"="+labels[key])
 			}
 		}
 		return strings.Join(parts, " ")
@@ -248,15 +248,15 @@ func tableOf(list []Series, heading string) Data {
 // sql asks the accounting store.
 func (s Source) sql(ctx context.Context, text string, series bool) (Data, error) {
 	to := strings.TrimRight(s.clickHouseEndpoint, "/") + "/?database=" + url.QueryEscape(s.Database)
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to, strings.NewReader(text+
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, to, strings.NewReader(text+
 		" FORMAT JSONCompact"))
 	if err != nil {
 		return Data{}, err
 	}
 	if s.User != "" {
-		req.SetBasicAuth(s.User, s.Password)
+		request.SetBasicAuth(s.User, s.Password)
 	}
-	body, err := fetch(s.clickHouse, req)
+	body, err := fetch(s.clickHouse, request)
 	if err != nil {
 		return Data{}, fmt.Errorf("%w in %s", err, text)
 	}
@@ -321,8 +321,8 @@ func seriesOf(data Data) (Data, error) {
 }
 
 // fetch does a request and wants a 200.
-func fetch(c *http.Client, req *http.Request) ([]byte, error) {
-	resp, err := c.Do(req)
+func fetch(client *http.Client, request *http.Request) ([]byte, error) {
+	resp, err := client.Do(request)
 	if err != nil {
 		return nil, err
 	}
@@ -332,7 +332,7 @@ func fetch(c *http.Client, req *http.Request) ([]byte, error) {
 		return nil, err
 	}
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s answered %s: %.300s", req.URL.Host, resp.Status, body)
+		return nil, fmt.Errorf("%s answered %s: %.300s", request.URL.Host, resp.Status, body)
 	}
 	return body, nil
 }
@@ -341,11 +341,11 @@ func fetch(c *http.Client, req *http.Request) ([]byte, error) {
 func (s Source) Values(ctx context.Context, match, label string) ([]string, error) {
 	to := strings.TrimRight(s.Prometheus, "/") + "/api/v1/label/" + label + "/values?match[]=" +
 		url.QueryEscape(match)
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, to, http.NoBody)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, to, http.NoBody)
 	if err != nil {
 		return nil, err
 	}
-	body, err := fetch(s.prom, req)
+	body, err := fetch(s.prom, request)
 	if err != nil {
 		return nil, err
 	}

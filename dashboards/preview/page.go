@@ -100,12 +100,12 @@ func (p Page) Write(ctx context.Context, w io.Writer) ([]Result, error) {
 		for _, r := range b.Rows {
 			line := row{Title: r.Title}
 			for _, panel := range r.Panels {
-				d, err := p.Source.Panel(ctx, p.Scope, panel)
+				data, err := p.Source.Panel(ctx, p.Scope, panel)
 				results = append(
 					results,
-					Result{b.UID, panel.Title, err == nil && d.Empty(), panel.MayBeEmpty, err},
+					Result{b.UID, panel.Title, err == nil && data.Empty(), panel.MayBeEmpty, err},
 				)
-				line.Panels = append(line.Panels, p.draw(panel, d, err))
+				line.Panels = append(line.Panels, p.draw(panel, data, err))
 			}
 			out.Rows = append(out.Rows, line)
 		}
@@ -126,8 +126,8 @@ func (p Page) Write(ctx context.Context, w io.Writer) ([]Result, error) {
 // words are the colours of the states, as the page's script reads them.
 func words() template.JS {
 	colors := map[string]string{}
-	for _, w := range dashboards.Words() {
-		colors[w.Name] = w.Color
+	for _, word := range dashboards.Words() {
+		colors[word.Name] = word.Color
 	}
 	text, err := json.Marshal(colors)
 	if err != nil { // texts only
@@ -174,12 +174,12 @@ func (p Page) draw(panel dashboards.Panel, data Data, err error) drawn {
 	}
 	switch panel.Kind {
 	case dashboards.Stat:
-		v, ok := data.First()
+		value, ok := data.First()
 		if !ok {
 			out.Note = cmp.Or(panel.MayBeEmpty, "no figure")
 			return out
 		}
-		out.Big, out.Color = textOf(panel, v), colorOf(panel, v)
+		out.Big, out.Color = textOf(panel, value), colorOf(panel, value)
 	case dashboards.Bars:
 		out.Bars = barsOf(panel, data.Series)
 	case dashboards.Table:
@@ -193,22 +193,22 @@ func (p Page) draw(panel dashboards.Panel, data Data, err error) drawn {
 }
 
 // textOf writes a value of a panel.
-func textOf(panel dashboards.Panel, v float64) string {
+func textOf(panel dashboards.Panel, value float64) string {
 	switch {
-	case panel.UpDown && v == 1:
+	case panel.UpDown && value == 1:
 		return "up"
-	case panel.UpDown && v == 0:
+	case panel.UpDown && value == 0:
 		return "down"
 	}
-	return Text(v, panel.Unit)
+	return Text(value, panel.Unit)
 }
 
 // colorOf gives the colour of a value as the page shows it.
-func colorOf(panel dashboards.Panel, v float64) template.CSS {
+func colorOf(panel dashboards.Panel, value float64) template.CSS {
 	name := panel.Good
-	for _, s := range panel.Steps {
-		if v >= s.From {
-			name = s.Color
+	for _, step := range panel.Steps {
+		if value >= step.From {
+			name = step.Color
 		}
 	}
 	switch name {
@@ -227,10 +227,10 @@ func colorOf(panel dashboards.Panel, v float64) template.CSS {
 func barsOf(panel dashboards.Panel, list []Series) []bar {
 	slices.SortFunc(list, func(a, b Series) int { return cmp.Compare(b.Last(), a.Last()) })
 	top := panel.Max
-	for _, s := range list {
-		top = max(top, s.Last())
+	for _, series := range list {
+		top = max(top, series.Last())
 	}
-	var out []bar
+	var bars []bar
 	for _, series := range list {
 		b := bar{
 			Name:  series.Name,
@@ -240,9 +240,9 @@ func barsOf(panel dashboards.Panel, list []Series) []bar {
 		if top > 0 {
 			b.Percent = 100 * series.Last() / top
 		}
-		out = append(out, b)
+		bars = append(bars, b)
 	}
-	return out
+	return bars
 }
 
 // text is a cell of a table.
@@ -252,8 +252,8 @@ type text struct {
 }
 
 // maxRows is how many rows of a table are shown.
-func maxRows(p dashboards.Panel) int {
-	_, height := p.Size()
+func maxRows(panel dashboards.Panel) int {
+	_, height := panel.Size()
 	return max(12, 34*height/22)
 }
 
@@ -261,12 +261,12 @@ func cellsOf(panel dashboards.Panel, data Data) [][]text {
 	var out [][]text
 	for _, r := range data.Rows {
 		line := make([]text, len(r))
-		for i, v := range r {
+		for i, value := range r {
 			unit, known := panel.Units[data.Columns[i]]
 			if !known && data.Columns[i] == panel.Column {
 				unit = panel.Unit
 			}
-			switch v := v.(type) {
+			switch v := value.(type) {
 			case nil:
 				line[i].Text = "-"
 			case float64:
@@ -284,19 +284,19 @@ func cellsOf(panel dashboards.Panel, data Data) [][]text {
 }
 
 // cut writes an instant to the second.
-func cut(v string, unit dashboards.Unit) string {
+func cut(value string, unit dashboards.Unit) string {
 	if unit == dashboards.When {
-		v, _, _ = strings.Cut(v, ".")
+		value, _, _ = strings.Cut(value, ".")
 	}
-	return strings.TrimSuffix(v, ".000000")
+	return strings.TrimSuffix(value, ".000000")
 }
 
 // painted is the colour of the word that a cell begins with.
-func painted(panel dashboards.Panel, v string) template.CSS {
-	first, _, _ := strings.Cut(v, " ")
-	for _, w := range panel.Cells {
-		if w.Name == first {
-			return template.CSS(w.Color)
+func painted(panel dashboards.Panel, value string) template.CSS {
+	first, _, _ := strings.Cut(value, " ")
+	for _, word := range panel.Cells {
+		if word.Name == first {
+			return template.CSS(word.Color)
 		}
 	}
 	return ""
@@ -306,7 +306,7 @@ func painted(panel dashboards.Panel, v string) template.CSS {
 func (p Page) strips(panel dashboards.Panel, list []Series) []strip {
 	whole := p.Scope.To.Sub(p.Scope.From).Seconds()
 	step := max(1, p.Scope.Step.Seconds())
-	var out []strip
+	var strips []strip
 	for _, series := range list {
 		line := strip{Name: series.Name}
 		for i, at := range series.Times {
@@ -325,9 +325,9 @@ func (p Page) strips(panel dashboards.Panel, list []Series) []strip {
 			}
 			line.Cells = append(line.Cells, c)
 		}
-		out = append(out, line)
+		strips = append(strips, line)
 	}
-	return out
+	return strips
 }
 
 // heat goes from dark blue over yellow to red.
@@ -339,8 +339,8 @@ func heat(part float64) template.CSS {
 // plot is the data of a line chart: all times, and a column for each series.
 func plot(panel dashboards.Panel, list []Series, scope dashboards.Scope) template.JS {
 	var times []int64
-	for _, s := range list {
-		times = append(times, s.Times...)
+	for _, series := range list {
+		times = append(times, series.Times...)
 	}
 	slices.Sort(times)
 	times = slices.Compact(times)
@@ -362,14 +362,14 @@ func plot(panel dashboards.Panel, list []Series, scope dashboards.Scope) templat
 	for _, series := range list {
 		column := make([]*float64, len(times))
 		for i, at := range series.Times {
-			if v := series.Values[i]; !math.IsNaN(v) && !math.IsInf(v, 0) {
-				column[sort.Search(len(times), func(j int) bool { return times[j] >= at })] = &v
+			if value := series.Values[i]; !math.IsNaN(value) && !math.IsInf(value, 0) {
+				column[sort.Search(len(times), func(j int) bool { return times[j] >= at })] = &value
 			}
 		}
 		data.Names, data.Values = append(data.Names, series.Name), append(data.Values, column)
 	}
-	for _, s := range panel.Steps {
-		data.Lines = append(data.Lines, map[string]any{"at": s.From, "color": s.Color})
+	for _, step := range panel.Steps {
+		data.Lines = append(data.Lines, map[string]any{"at": step.From, "color": step.Color})
 	}
 	text, err := json.Marshal(data)
 	if err != nil { // finite numbers and texts only
@@ -379,81 +379,83 @@ func plot(panel dashboards.Panel, list []Series, scope dashboards.Scope) templat
 }
 
 // anything tells a series that is not 0 all the time.
-func anything(s Series) bool {
-	return slices.ContainsFunc(s.Values, func(v float64) bool { return v != 0 && !math.IsNaN(v) })
+func anything(series Series) bool {
+	return slices.ContainsFunc(series.Values, func(v float64) bool {
+		return v != 0 && !math.IsNaN(v)
+	})
 }
 
 // Text writes a value with its unit as people read it.
-func Text(v float64, unit dashboards.Unit) string {
-	if math.IsNaN(v) {
+func Text(value float64, unit dashboards.Unit) string {
+	if math.IsNaN(value) {
 		return "-"
 	}
 	switch unit {
 	case dashboards.Ratio:
-		return fmt.Sprintf("%.1f %%", 100*v)
+		return fmt.Sprintf("%.1f %%", 100*value)
 	case dashboards.Percent:
-		return fmt.Sprintf("%.0f %%", v)
+		return fmt.Sprintf("%.0f %%", value)
 	case dashboards.Seconds:
-		return seconds(v)
+		return seconds(value)
 	case dashboards.Bytes, dashboards.ByteRate:
 		suffix := ""
 		if unit == dashboards.ByteRate {
 			suffix = "/s"
 		}
-		return scaled(v, 1024, []string{" B", " KiB", " MiB", " GiB", " TiB", " PiB"}) + suffix
+		return scaled(value, 1024, []string{" B", " KiB", " MiB", " GiB", " TiB", " PiB"}) + suffix
 	case dashboards.Watts:
-		return scaled(v, 1000, []string{" W", " kW", " MW"})
+		return scaled(value, 1000, []string{" W", " kW", " MW"})
 	case dashboards.Joules:
-		return scaled(v, 1000, []string{" J", " kJ", " MJ", " GJ"})
+		return scaled(value, 1000, []string{" J", " kJ", " MJ", " GJ"})
 	case dashboards.Celsius:
-		return fmt.Sprintf("%.0f °C", v)
+		return fmt.Sprintf("%.0f °C", value)
 	case dashboards.PerSec:
-		return scaled(v, 1000, []string{"/s", " k/s"})
+		return scaled(value, 1000, []string{"/s", " k/s"})
 	case dashboards.KWh:
-		return fmt.Sprintf("%.3f kWh", v)
+		return fmt.Sprintf("%.3f kWh", value)
 	case dashboards.When:
-		return time.UnixMilli(int64(v)).UTC().Format("2006-01-02 15:04:05")
+		return time.UnixMilli(int64(value)).UTC().Format("2006-01-02 15:04:05")
 	}
 	// Grafana writes such figures as they are: 1.02 k before g would be another unit.
 	if name, ok := strings.CutPrefix(string(unit), "suffix:"); ok {
-		return plain(v) + name
+		return plain(value) + name
 	}
-	return scaled(v, 1000, []string{"", " k", " M", " G", " T", " P"})
+	return scaled(value, 1000, []string{"", " k", " M", " G", " T", " P"})
 }
 
 // plain writes a figure without a prefix, to three digits at least.
-func plain(v float64) string {
-	if math.Abs(v) >= 100 {
-		return strconv.FormatFloat(v, 'f', 0, 64)
+func plain(value float64) string {
+	if math.Abs(value) >= 100 {
+		return strconv.FormatFloat(value, 'f', 0, 64)
 	}
-	return strconv.FormatFloat(v, 'g', 3, 64)
+	return strconv.FormatFloat(value, 'g', 3, 64)
 }
 
-func scaled(v, base float64, names []string) string {
+func scaled(value, base float64, names []string) string {
 	i := 0
-	for math.Abs(v) >= base && i < len(names)-1 {
-		v, i = v/base, i+1
+	for math.Abs(value) >= base && i < len(names)-1 {
+		value, i = value/base, i+1
 	}
-	if v == math.Trunc(v) && math.Abs(v) < 1e6 {
-		return fmt.Sprintf("%.0f%s", v, names[i])
+	if value == math.Trunc(value) && math.Abs(value) < 1e6 {
+		return fmt.Sprintf("%.0f%s", value, names[i])
 	}
-	return fmt.Sprintf("%.3g%s", v, names[i])
+	return fmt.Sprintf("%.3g%s", value, names[i])
 }
 
-func seconds(v float64) string {
-	switch a := math.Abs(v); {
+func seconds(value float64) string {
+	switch a := math.Abs(value); {
 	case a == 0:
 		return "0 s"
 	case a < 1e-3:
-		return fmt.Sprintf("%.0f µs", v*1e6)
+		return fmt.Sprintf("%.0f µs", value*1e6)
 	case a < 1:
-		return fmt.Sprintf("%.3g ms", v*1e3)
+		return fmt.Sprintf("%.3g ms", value*1e3)
 	case a < 120:
-		return fmt.Sprintf("%.3g s", v)
+		return fmt.Sprintf("%.3g s", value)
 	case a < 7200:
-		return fmt.Sprintf("%.3g min", v/60)
+		return fmt.Sprintf("%.3g min", value/60)
 	case a < 2*86400:
-		return fmt.Sprintf("%.3g h", v/3600)
+		return fmt.Sprintf("%.3g h", value/3600)
 	}
-	return fmt.Sprintf("%.3g days", v/86400)
+	return fmt.Sprintf("%.3g days", value/86400)
 }

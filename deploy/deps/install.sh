@@ -39,6 +39,11 @@ mpicc.openmpi libopenmpi-dev test  the same
 pkg-config pkg-config       test   finds libpmix for make build
 /usr/share/doc/libpmix-dev libpmix-dev test srun --mpi=pmix: the library of muster-pmix, which make build leaves out without it
 /usr/include/security/pam_modules.h libpam0g-dev test logins that see their job's private folders: the headers of pam_muster.so, which make build leaves out without them
+Xvfb    xvfb                test   a real X server, for srun --x11
+xauth   xauth               test   its cookies
+xdpyinfo x11-utils          test   a real X client
+/usr/sbin/sshd openssh-server test logins on a node through PAM
+ssh     openssh-client      test   the same
 qemu-system-x86_64 qemu-system-x86 vm boots a machine with cgroup v2 only, for make test-vm
 /usr/share/doc/linux-image-cloud-amd64 linux-image-cloud-amd64 vm its kernel
 /usr/share/doc/busybox-static busybox-static vm its shell

@@ -115,10 +115,10 @@ func alerting() []page {
 		return fail(err)
 	}
 	var out []page
-	for _, f := range files {
+	for _, file := range files {
 		out = append(
 			out,
-			page{into + f.Name, func() (string, error) { return string(f.Data), nil }},
+			page{into + file.Name, func() (string, error) { return string(file.Data), nil }},
 		)
 	}
 	return out
@@ -136,18 +136,18 @@ func grafana() []page {
 		return []page{{"dashboards/generated", func() (string, error) { return "", err }}}
 	}
 	var out []page
-	for _, f := range files {
+	for _, file := range files {
 		out = append(
 			out,
 			page{
-				"dashboards/generated/" + f.Name,
-				func() (string, error) { return string(f.Data), nil },
+				"dashboards/generated/" + file.Name,
+				func() (string, error) { return string(file.Data), nil },
 			},
 			page{
-				chartDashboards + f.Name,
+				chartDashboards + file.Name,
 				func() (string, error) {
 					var short bytes.Buffer
-					err := json.Compact(&short, f.Data)
+					err := json.Compact(&short, file.Data)
 					return short.String() + "\n", err
 				},
 			},
@@ -158,15 +158,15 @@ func grafana() []page {
 
 // openAPI describes the REST interface.
 func openAPI() (string, error) {
-	g := rest.New(rest.Config{Version: "v1"})
-	service.RegisterClusterServer(g, service.UnimplementedClusterServer{})
-	service.RegisterAccountingServer(g, service.UnimplementedAccountingServer{})
-	return string(g.OpenAPI()), nil
+	gateway := rest.New(rest.Config{Version: "v1"})
+	service.RegisterClusterServer(gateway, service.UnimplementedClusterServer{})
+	service.RegisterAccountingServer(gateway, service.UnimplementedAccountingServer{})
+	return string(gateway.OpenAPI()), nil
 }
 
 // metrics is the catalogue of every metric that Muster serves.
 func metrics() (string, error) {
-	c, err := catalogue.New(collector.Metrics(), telemetry.Metrics())
+	c, err := catalogue.New(collector.Metrics(), telemetry.Metrics(), catalogue.Kubernetes())
 	if err != nil {
 		return "", err
 	}

@@ -19,12 +19,15 @@ import (
 	"github.com/musterhpc/muster/scheduler/decide"
 	"github.com/musterhpc/muster/spec"
 	"github.com/musterhpc/muster/spec/slurmconf"
+	"github.com/musterhpc/muster/test/effects"
 )
 
 // The files that the page of compatibility is made from, beside the commands' tables.
 const (
 	surfaceFile = "docs/gen/surface.tsv"
 	notesFile   = "docs/gen/notes.tsv"
+	// checksFolder holds the checks that prove names by their effect.
+	checksFolder = "test/effects/checks"
 )
 
 // surfaceName is a name of Slurm for which the page answers: an option, a column, a
@@ -61,17 +64,17 @@ type note struct {
 
 // readSurface reads the names, one a line.
 func readSurface(path string) ([]surfaceName, error) {
-	var out []surfaceName
+	var names []surfaceName
 	err := readTabs(path, func(cells []string) error {
-		out = append(out, surfaceName{cells[0], cells[1], cells[2], cells[3]})
+		names = append(names, surfaceName{cells[0], cells[1], cells[2], cells[3]})
 		return nil
 	})
-	return out, err
+	return names, err
 }
 
 // readNotes reads the notes: kind, command, name, status, text.
 func readNotes(path string) ([]note, error) {
-	var out []note
+	var notes []note
 	err := readTabs(path, func(cells []string) error {
 		n := note{
 			surfaceName{kind: cells[0], command: cells[1], name: cells[2]},
@@ -80,20 +83,20 @@ func readNotes(path string) ([]note, error) {
 		if !slices.Contains(statuses(), n.status) {
 			return fmt.Errorf("%s %s %s: invalid status %q", n.kind, n.command, n.name, n.status)
 		}
-		out = append(out, n)
+		notes = append(notes, n)
 		return nil
 	})
-	return out, err
+	return notes, err
 }
 
 // readTabs gives each line's cells, with empty ones behind the last.
 func readTabs(path string, row func(cells []string) error) error {
-	f, err := os.Open(path)
+	file, err := os.Open(path)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	lines := bufio.NewScanner(f)
+	defer file.Close()
+	lines := bufio.NewScanner(file)
 	for lines.Scan() {
 		if line := lines.Text(); line != "" && !strings.HasPrefix(line, "#") {
 			if err := row(append(strings.Split(line, "\t"), "", "", "", "")); err != nil {
@@ -112,6 +115,7 @@ type judge struct {
 	updates  map[string]bool            // keys of scontrol update job, in small letters
 	read     map[string]bool            // variables that commands read beside their options
 	written  map[string]map[string]bool // variables that are set, by folder
+	proved   map[effects.Name]bool      // names that a check of test/effects proves
 }
 
 func newJudge(root string, notes []note) (*judge, error) {
@@ -123,15 +127,20 @@ func newJudge(root string, notes []note) (*judge, error) {
 		read:     map[string]bool{},
 		written:  map[string]map[string]bool{},
 	}
-	for _, c := range cli.Tables() {
-		j.commands[c.Name] = c
+	for _, command := range cli.Tables() {
+		j.commands[command.Name] = command
 	}
+	checks, err := effects.Read(filepath.Join(root, checksFolder))
+	if err != nil {
+		return nil, err
+	}
+	j.proved = effects.Names(checks)
 	for _, n := range notes {
 		j.notes[n.surfaceName] = n.verdict
 	}
-	for _, s := range slurmconf.Supported() {
-		if s.File == "slurm.conf" {
-			j.keys[strings.ToLower(s.Key)] = s
+	for _, support := range slurmconf.Supported() {
+		if support.File == "slurm.conf" {
+			j.keys[strings.ToLower(support.Key)] = support
 		}
 	}
 	for _, name := range decide.JobKeyNames() {
@@ -259,6 +268,38 @@ func (j *judge) fromTables(surface surfaceName) verdict {
 	return verdict{status: missing}
 }
 
+// isProved tells whether a check proves a name that works by its effect.
+func (j *judge) isProved(name surfaceName) bool {
+	key := effects.Name{Kind: name.kind, Command: name.command, Name: name.name}
+	if name.kind != "letter" {
+		key.Name = strings.ToLower(name.name)
+	}
+	return j.proved[key]
+}
+
+// holdsAnyway tells an option that asks for what holds in any case, so that no effect shows.
+func (j *judge) holdsAnyway(name surfaceName) bool {
+	command := j.commands[name.command]
+	if name.kind != "option" || command == nil {
+		return false
+	}
+	return slices.ContainsFunc(command.AllOptions(), func(option opt.Option) bool {
+		return option.Long == name.name && option.Always != ""
+	})
+}
+
+// unproved lists the names of a section that work and have neither a check nor a reason why
+// there can be none.
+func (j *judge) unproved(s section) []string {
+	var names []string
+	for _, name := range s.rows {
+		if j.answer(name).status == works && !j.isProved(name) && !j.holdsAnyway(name) {
+			names = append(names, name.name)
+		}
+	}
+	return names
+}
+
 func found(ok bool) verdict {
 	if ok {
 		return verdict{status: works}
@@ -314,9 +355,9 @@ func (j *judge) ofInput(command *tool.Command, name string) verdict {
 	if command == nil {
 		return verdict{status: missing}
 	}
-	for _, o := range command.AllOptions() {
-		if slices.Contains(strings.Fields(o.Env), name) {
-			return judgeOption(&o)
+	for _, option := range command.AllOptions() {
+		if slices.Contains(strings.Fields(option.Env), name) {
+			return judgeOption(&option)
 		}
 	}
 	return found(
@@ -343,7 +384,7 @@ func (j *judge) ofKey(name string) verdict {
 // optionsOfKeys says what the page cannot say for each key.
 const optionsOfKeys = `A key whose value is a list of options, as PrologFlags and SchedulerParameters have it, works for the options
 that Muster has. Every other one is reported by its name with file and line when the file is read: as a warning or a
-note where it has no effect (of PrologFlags: NoInterruptOnFail, X11 and others), as an error where ignoring
+note where it has no effect (of PrologFlags: NoInterruptOnFail and others), as an error where ignoring
 it would be unsafe, or where there is no such option.
 `
 
@@ -410,46 +451,47 @@ func compatibility() (string, error) {
 		}
 		counts.WriteString("\n")
 	}
-	var b strings.Builder
-	b.WriteString(
+	var text strings.Builder
+	text.WriteString(
 		"# Compatibility with Slurm\n\n<!-- Written by go run ./docs/gen from the tables of the commands, docs/gen/surface.tsv and docs/gen/notes.tsv. -->\n\n" +
 			"What Muster does with each option, column, verb, key and environment variable of Slurm 25.11. The answers come from the\n" +
 			"tables that drive the parsers, the help and the manual pages; what no table knows is noted in `docs/gen/notes.tsv`.\n\n" +
-			"- **works**: it has the effect that it has in Slurm, or asks for what holds in any case;\n" +
+			"- **works**: it has the effect that it has in Slurm, or asks for what holds in any case. Of a part of these names\n" +
+			"  `test/effects` proves it: a job with the option, and one without it, in a running cluster;\n" +
 			"- **differs**: it is accepted, and the text says what is different;\n" +
 			"- **refused**: it is known and ends with an error that says why, because ignoring it would change the result;\n" +
 			"- **missing**: Muster does not know the name.\n\n" +
 			"The reasons for which jobs wait are in [reasons.md](reasons.md), the paths of the REST API in [rest.md](rest.md).\n\n",
 	)
-	b.WriteString("| names | works | differs | refused | missing |\n|---|---|---|---|---|\n" +
+	text.WriteString("| names | works | differs | refused | missing |\n|---|---|---|---|---|\n" +
 		counts.String() + "| **all** |")
 	for _, status := range statuses() {
-		fmt.Fprintf(&b, " **%d** |", total[status])
+		fmt.Fprintf(&text, " **%d** |", total[status])
 	}
-	b.WriteString("\n" + body.String() + reasonCount() + ownOptions(notes))
-	return b.String(), nil
+	text.WriteString("\n" + body.String() + reasonCount() + ownOptions(notes))
+	return text.String(), nil
 }
 
 // ownOptions lists the options that Slurm does not have.
 func ownOptions(notes []note) string {
-	var b strings.Builder
-	b.WriteString(
+	var text strings.Builder
+	text.WriteString(
 		"\n## Further options\n\nOptions that Slurm does not list for the command; those of earlier and later releases among them.\n\n| command | option | |\n|---|---|---|\n",
 	)
 	for _, n := range notes {
 		if n.kind == "own" {
-			fmt.Fprintf(&b, "| %s | `--%s` | %s |\n", n.command, n.name, n.how)
+			fmt.Fprintf(&text, "| %s | `--%s` | %s |\n", n.command, n.name, n.how)
 		}
 	}
-	return b.String()
+	return text.String()
 }
 
 // reasonCount says how many reasons of jobs are given here.
 func reasonCount() string {
 	given := 0
 	all := spec.ReasonDocs()
-	for _, d := range all {
-		if d.Given {
+	for _, doc := range all {
+		if doc.Given {
 			given++
 		}
 	}
@@ -475,11 +517,15 @@ func anchor(title string) string {
 
 // writeSection writes one part of the page and returns how many of its names have
 // each status: what works as a list, the rest as a table.
-func (j *judge) writeSection(b *strings.Builder, s section) map[string]int {
+func (j *judge) writeSection(text *strings.Builder, s section) map[string]int {
 	byStatus := map[string][]string{}
+	proved := 0
 	var rest strings.Builder
 	for _, name := range s.rows {
 		v := j.answer(name)
+		if v.status == works && j.isProved(name) {
+			proved++
+		}
 		byStatus[v.status] = append(byStatus[v.status], "`"+spelled(name)+"`")
 		if v.how != "" && v.status != works {
 			fmt.Fprintf(
@@ -491,23 +537,29 @@ func (j *judge) writeSection(b *strings.Builder, s section) map[string]int {
 			)
 		}
 	}
-	fmt.Fprintf(b, "\n## %s\n", s.title)
+	fmt.Fprintf(text, "\n## %s\n", s.title)
 	if s.rows[0].kind == "key" {
-		b.WriteString("\n" + optionsOfKeys)
+		text.WriteString("\n" + optionsOfKeys)
 	}
 	for _, status := range []string{works, missing} {
-		if list := byStatus[status]; len(list) > 0 {
-			fmt.Fprintf(
-				b,
-				"\n%s (%d): %s\n",
-				strings.ToUpper(status[:1])+status[1:],
-				len(list),
-				strings.Join(list, ", "),
-			)
+		list := byStatus[status]
+		if len(list) == 0 {
+			continue
 		}
+		count := strconv.Itoa(len(list))
+		if status == works && proved > 0 {
+			count += fmt.Sprintf(", %d of them proved by their effect", proved)
+		}
+		fmt.Fprintf(
+			text,
+			"\n%s (%s): %s\n",
+			strings.ToUpper(status[:1])+status[1:],
+			count,
+			strings.Join(list, ", "),
+		)
 	}
 	if rest.Len() > 0 {
-		b.WriteString("\n| name | | how |\n|---|---|---|\n" + rest.String())
+		text.WriteString("\n| name | | how |\n|---|---|---|\n" + rest.String())
 	}
 	counts := map[string]int{}
 	for status, list := range byStatus {

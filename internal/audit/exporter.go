@@ -83,45 +83,45 @@ const (
 )
 
 // New makes an exporter with the position that an earlier one left.
-func New(cfg Config) (*Exporter, error) {
-	exporter := &Exporter{cfg: cfg, lagSince: cfg.Now()}
+func New(config Config) (*Exporter, error) {
+	exporter := &Exporter{cfg: config, lagSince: config.Now()}
 	if exporter.cfg.Pause == nil {
 		exporter.cfg.Pause = pause
 	}
-	pos, err := ReadPosition(cfg.Position)
+	position, err := ReadPosition(config.Position)
 	if err != nil {
 		return nil, err
 	}
-	exporter.saved = pos
-	exporter.marks = []mark{{pos: pos}}
-	if cfg.Refusals != nil {
-		exporter.inbox = cfg.Refusals.attachInbox()
+	exporter.saved = position
+	exporter.marks = []mark{{pos: position}}
+	if config.Refusals != nil {
+		exporter.inbox = config.Refusals.attachInbox()
 	}
 	return exporter, nil
 }
 
 // ReadPosition reads a file with a position; without one it is the zero position.
-func ReadPosition(path string) (pos Position, err error) {
+func ReadPosition(path string) (position Position, err error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Position{}, nil
 	}
 	if err == nil {
-		err = json.Unmarshal(data, &pos)
+		err = json.Unmarshal(data, &position)
 	}
 	if err != nil {
-		return pos, fmt.Errorf(
+		return position, fmt.Errorf(
 			"how far the audit trail has come (%s): %w; take the file away to begin with the present",
 			path,
 			err,
 		)
 	}
-	return pos, nil
+	return position, nil
 }
 
 // WritePosition replaces the file with a position.
-func WritePosition(path string, pos Position) error {
-	data, err := json.Marshal(pos)
+func WritePosition(path string, position Position) error {
+	data, err := json.Marshal(position)
 	if err != nil {
 		return err
 	}
@@ -197,9 +197,9 @@ func (e *Exporter) follow(ctx context.Context) error {
 }
 
 // take writes what belongs to the trail.
-func (e *Exporter) take(ctx context.Context, m *apiv1.EventsReply) error {
+func (e *Exporter) take(ctx context.Context, message *apiv1.EventsReply) error {
 	var lines []string
-	for _, info := range m.GetEvents() {
+	for _, info := range message.GetEvents() {
 		if !e.cfg.Which.Wants(info) {
 			continue
 		}
@@ -218,8 +218,8 @@ func (e *Exporter) take(ctx context.Context, m *apiv1.EventsReply) error {
 	if err := e.write(ctx, lines); err != nil {
 		return err
 	}
-	if m.GetSeq() > 0 {
-		e.note(Position{m.GetEpoch(), m.GetSeq()})
+	if message.GetSeq() > 0 {
+		e.note(Position{message.GetEpoch(), message.GetSeq()})
 	}
 	return nil
 }
@@ -245,16 +245,16 @@ func (e *Exporter) write(ctx context.Context, lines []string) error {
 }
 
 // note adds a mark. Marks that come close together are one.
-func (e *Exporter) note(pos Position) {
+func (e *Exporter) note(position Position) {
 	now := e.cfg.Now()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if last := &e.marks[len(e.marks)-1]; len(e.marks) > 1 && now.Sub(last.opened) < markEvery {
-		last.pos = pos
+		last.pos = position
 		last.at = now
 		return
 	}
-	e.marks = append(e.marks, mark{pos, now, now})
+	e.marks = append(e.marks, mark{position, now, now})
 }
 
 // settle forgets marks before the newest that has settled.
@@ -270,11 +270,11 @@ func (e *Exporter) settle() Position {
 
 // rewind goes back to what is known to have arrived.
 func (e *Exporter) rewind() Position {
-	pos := e.settle()
+	position := e.settle()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.marks = e.marks[:1]
-	return pos
+	return position
 }
 
 // keep notes from time to time how far the target has come.
@@ -300,19 +300,19 @@ func (e *Exporter) keep(ctx context.Context) {
 
 // save writes the position that has settled.
 func (e *Exporter) save() error {
-	pos := e.settle()
+	position := e.settle()
 	e.mu.Lock()
-	same := pos == e.saved
+	same := position == e.saved
 	e.mu.Unlock()
 	if same {
 		return nil
 	}
-	if err := WritePosition(e.cfg.Position, pos); err != nil {
+	if err := WritePosition(e.cfg.Position, position); err != nil {
 		return err
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.saved = pos
+	e.saved = position
 	return nil
 }
 
@@ -355,19 +355,19 @@ func (e *Exporter) Status() Status {
 	head := e.cfg.Source.Head()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	out := Status{
+	status := Status{
 		Target:   e.cfg.Name,
 		Seq:      e.marks[len(e.marks)-1].pos.Seq,
 		Records:  e.records,
 		Failures: e.failures,
 	}
-	if out.Seq < head {
-		out.Seconds = max(e.cfg.Now().Sub(e.lagSince).Seconds(), 0)
+	if status.Seq < head {
+		status.Seconds = max(e.cfg.Now().Sub(e.lagSince).Seconds(), 0)
 	}
 	if e.inbox != nil {
-		out.LeftOut = e.inbox.leftOut()
+		status.LeftOut = e.inbox.leftOut()
 	}
-	return out
+	return status
 }
 
 // tellRefusals writes the refusals as they come. They are kept while the target

@@ -84,35 +84,35 @@ func (t *File) ready() error {
 }
 
 func (t *File) open() error {
-	f, err := os.OpenFile(t.path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o640)
+	file, err := os.OpenFile(t.path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o640)
 	if err != nil {
 		return fmt.Errorf("audit.file: %w", err)
 	}
-	size, err := cutTornLine(f)
+	size, err := cutTornLine(file)
 	if err != nil {
-		return errors.Join(fmt.Errorf("audit.file: %w", err), f.Close())
+		return errors.Join(fmt.Errorf("audit.file: %w", err), file.Close())
 	}
-	t.f, t.size = f, size
+	t.f, t.size = file, size
 	return nil
 }
 
 // cutTornLine removes what a crash has left of a line at the end of a file: the
 // whole line is written again.
-func cutTornLine(f *os.File) (size int64, err error) {
-	info, err := f.Stat()
+func cutTornLine(file *os.File) (size int64, err error) {
+	info, err := file.Stat()
 	if err != nil {
 		return 0, err
 	}
 	size = info.Size()
 	tail := make([]byte, min(size, 4*ecs.MaxLine))
-	if _, err := f.ReadAt(tail, size-int64(len(tail))); err != nil && !errors.Is(err, io.EOF) {
+	if _, err := file.ReadAt(tail, size-int64(len(tail))); err != nil && !errors.Is(err, io.EOF) {
 		return 0, err
 	}
 	whole := size - int64(len(tail)) + int64(bytes.LastIndexByte(tail, '\n')+1)
 	if whole == size || whole == size-int64(len(tail)) && whole > 0 {
 		return size, nil // nothing is torn, or this is not a file of lines
 	}
-	return whole, f.Truncate(whole)
+	return whole, file.Truncate(whole)
 }
 
 func (t *File) rotate() error {

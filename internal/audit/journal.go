@@ -64,12 +64,12 @@ func journalEntry(line string) string {
 		priority = "4"
 	}
 	one := strings.NewReplacer("\n", " ", "\r", " ")
-	var b strings.Builder
+	var text strings.Builder
 	for _, f := range [...][2]string{{"MESSAGE", r.Message}, {"PRIORITY", priority}, {"SYSLOG_IDENTIFIER", "muster"}, {"SYSLOG_FACILITY", "10"},
 		{"MUSTER_ACTION", r.Event.Action}, {"MUSTER_OUTCOME", r.Event.Outcome}, {"MUSTER_EVENT_ID", r.Event.ID}, {"MUSTER_AUDIT", line}} {
-		b.WriteString(f[0] + "=" + one.Replace(f[1]) + "\n")
+		text.WriteString(f[0] + "=" + one.Replace(f[1]) + "\n")
 	}
-	return b.String()
+	return text.String()
 }
 
 // Close implements Target.

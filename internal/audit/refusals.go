@@ -73,18 +73,18 @@ func (r *Refusals) attachInbox() *inbox {
 }
 
 // Report takes a refusal.
-func (r *Refusals) Report(f Refusal) {
+func (r *Refusals) Report(refusal Refusal) {
 	now := r.now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.admits(f, now) {
+	if !r.admits(refusal, now) {
 		for _, in := range r.inboxes {
 			in.leaveOut()
 		}
 		return
 	}
 	r.count++
-	line, err := r.origin.FromRefusal(now, r.count, f).Line()
+	line, err := r.origin.FromRefusal(now, r.count, refusal).Line()
 	for _, in := range r.inboxes {
 		if err != nil || !in.offer(line) {
 			in.leaveOut()
@@ -104,8 +104,8 @@ func (in *inbox) offer(line string) bool {
 
 // admits asks the bucket of the party before that of all, so that one who floods
 // takes little of what others need.
-func (r *Refusals) admits(f Refusal, now time.Time) bool {
-	key := f.User + "\x00" + f.Node + "\x00" + f.Address
+func (r *Refusals) admits(refusal Refusal, now time.Time) bool {
+	key := refusal.User + "\x00" + refusal.Node + "\x00" + refusal.Address
 	b := r.parties[key]
 	if b == nil {
 		if len(r.parties) >= maxParties {

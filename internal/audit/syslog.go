@@ -69,16 +69,16 @@ const (
 )
 
 // NewSyslog makes a target. It connects with the first Write.
-func NewSyslog(cfg SyslogConfig) (*Syslog, error) {
-	facility, ok := facilities[cfg.Facility]
+func NewSyslog(config SyslogConfig) (*Syslog, error) {
+	facility, ok := facilities[config.Facility]
 	if !ok {
-		return nil, fmt.Errorf("unknown syslog facility %q", cfg.Facility)
+		return nil, fmt.Errorf("unknown syslog facility %q", config.Facility)
 	}
 	const notice = 5
 	return &Syslog{
-		cfg:      cfg,
-		network:  cfg.Network,
-		address:  cfg.Address,
+		cfg:      config,
+		network:  config.Network,
+		address:  config.Address,
 		pid:      strconv.Itoa(os.Getpid()),
 		priority: strconv.Itoa(facility*8 + notice),
 	}, nil
@@ -225,14 +225,14 @@ func (t *Syslog) secure(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	cfg := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: host}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: host}
 	if t.cfg.CA != "" {
 		pem, err := os.ReadFile(t.cfg.CA)
 		if err != nil {
 			return fmt.Errorf("audit.syslog_ca: %w", err)
 		}
-		cfg.RootCAs = x509.NewCertPool()
-		if !cfg.RootCAs.AppendCertsFromPEM(pem) {
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
 			return fmt.Errorf("audit.syslog_ca: %s holds no certificate (PEM)", t.cfg.CA)
 		}
 	}
@@ -241,9 +241,9 @@ func (t *Syslog) secure(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("audit.syslog_cert: %w", err)
 		}
-		cfg.Certificates = []tls.Certificate{pair}
+		config.Certificates = []tls.Certificate{pair}
 	}
-	c := tls.Client(t.raw, cfg)
+	c := tls.Client(t.raw, config)
 	if err := c.HandshakeContext(ctx); err != nil {
 		return err
 	}
@@ -252,11 +252,11 @@ func (t *Syslog) secure(ctx context.Context) error {
 }
 
 // watch finds that a receiver has gone: it never sends anything.
-func watch(c net.Conn, gone chan struct{}) {
+func watch(conn net.Conn, gone chan struct{}) {
 	defer close(gone)
 	buf := make([]byte, 256)
 	for {
-		if _, err := c.Read(buf); err != nil {
+		if _, err := conn.Read(buf); err != nil {
 			return
 		}
 	}

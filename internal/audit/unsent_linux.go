@@ -9,8 +9,8 @@ import (
 
 // unsentBytes is how many bytes the other host has not confirmed yet. On a socket of
 // this host nothing is under way: what was written is with the receiver.
-func unsentBytes(c net.Conn) (left int, err error) {
-	tcp, ok := c.(*net.TCPConn)
+func unsentBytes(conn net.Conn) (left int, err error) {
+	tcp, ok := conn.(*net.TCPConn)
 	if !ok {
 		return 0, nil
 	}

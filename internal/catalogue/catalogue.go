@@ -121,25 +121,25 @@ func (c *Catalogue) All() []Metric { return slices.Clone(c.all) }
 
 // Served gives the metrics of one endpoint, by name.
 func (c *Catalogue) Served(endpoint string) []Metric {
-	var out []Metric
-	for _, m := range c.all {
-		if m.Endpoint == endpoint {
-			out = append(out, m)
+	var metrics []Metric
+	for _, metric := range c.all {
+		if metric.Endpoint == endpoint {
+			metrics = append(metrics, metric)
 		}
 	}
-	return out
+	return metrics
 }
 
 // Resolve finds the metric that a series name in a query belongs to: the name
 // itself or, for a histogram, its _bucket, _sum and _count.
 func (c *Catalogue) Resolve(series string) (Metric, bool) {
-	if m, ok := c.named(series); ok {
-		return m, true
+	if metric, ok := c.named(series); ok {
+		return metric, true
 	}
 	for _, suffix := range []string{"_bucket", "_sum", "_count"} {
 		base, cut := strings.CutSuffix(series, suffix)
-		if m, ok := c.named(base); cut && ok && m.Type == Histogram {
-			return m, true
+		if metric, ok := c.named(base); cut && ok && metric.Type == Histogram {
+			return metric, true
 		}
 	}
 	return Metric{}, false

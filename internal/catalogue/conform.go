@@ -18,8 +18,8 @@ type Seen struct {
 // is not listed, no other type, help or label, and (if all is true) nothing
 // listed that was not served. The error is Problems.
 func (c *Catalogue) Conform(endpoint string, seen []Seen, all bool) error {
-	var out Problems
-	add := func(name, text string) { out = append(out, Problem{name, endpoint, text}) }
+	var problems Problems
+	add := func(name, text string) { problems = append(problems, Problem{name, endpoint, text}) }
 	want := c.Served(endpoint)
 	served := make([]string, 0, len(seen))
 	for _, s := range seen {
@@ -41,13 +41,13 @@ func (c *Catalogue) Conform(endpoint string, seen []Seen, all bool) error {
 				", the catalogue says "+strings.Join(metric.Labels, ","))
 		}
 	}
-	for _, m := range want {
-		if all && !slices.Contains(served, m.Name) {
-			add(m.Name, "is in the catalogue but was not served")
+	for _, metric := range want {
+		if all && !slices.Contains(served, metric.Name) {
+			add(metric.Name, "is in the catalogue but was not served")
 		}
 	}
-	if len(out) == 0 {
+	if len(problems) == 0 {
 		return nil
 	}
-	return out
+	return problems
 }

@@ -8,8 +8,8 @@ import (
 // Markdown renders the catalogue as docs/metrics.md: one section for each
 // endpoint, one row for each metric.
 func (c *Catalogue) Markdown() string {
-	var b strings.Builder
-	b.WriteString(
+	var text strings.Builder
+	text.WriteString(
 		"# Metrics\n\nGenerated from the metric catalogue by `make generate`; do not edit.\n\n" +
 			"Every series that Muster serves is listed here with where its figure comes from and how many series it can\n" +
 			"make. A dashboard or an alert that names anything else fails the tests. A histogram also has the series\n" +
@@ -18,13 +18,13 @@ func (c *Catalogue) Markdown() string {
 	for i, metric := range c.all {
 		if i == 0 || metric.Endpoint != c.all[i-1].Endpoint {
 			process, path, _ := strings.Cut(metric.Endpoint, " ")
-			fmt.Fprintf(&b, "\n## %s: `%s`\n\n", process, path)
-			b.WriteString(
+			fmt.Fprintf(&text, "\n## %s: `%s`\n\n", process, path)
+			text.WriteString(
 				"| metric | type | unit | labels | meaning | source | series |\n|---|---|---|---|---|---|---|\n",
 			)
 		}
 		fmt.Fprintf(
-			&b,
+			&text,
 			"| `%s` | %s | %s | %s | %s | %s | %s |\n",
 			metric.Name,
 			metric.kind(),
@@ -35,7 +35,7 @@ func (c *Catalogue) Markdown() string {
 			cell(metric.Cardinality),
 		)
 	}
-	return b.String()
+	return text.String()
 }
 
 func (m Metric) kind() string {
@@ -52,11 +52,11 @@ func (m Metric) labels() string {
 	return "`" + strings.Join(m.Labels, "` `") + "`"
 }
 
-func orDash(s string) string {
-	if s == "" {
+func orDash(text string) string {
+	if text == "" {
 		return "-"
 	}
-	return s
+	return text
 }
 
-func cell(s string) string { return strings.ReplaceAll(s, "|", `\|`) }
+func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }

@@ -26,8 +26,8 @@ type Problems []Problem
 
 func (ps Problems) Error() string {
 	lines := make([]string, len(ps))
-	for i, p := range ps {
-		lines[i] = p.Error()
+	for i, problem := range ps {
+		lines[i] = problem.Error()
 	}
 	return strings.Join(lines, "\n")
 }
@@ -35,8 +35,8 @@ func (ps Problems) Error() string {
 // Unwrap lets errors.Is and errors.As look at each problem.
 func (ps Problems) Unwrap() []error {
 	out := make([]error, len(ps))
-	for i, p := range ps {
-		out[i] = p
+	for i, problem := range ps {
+		out[i] = problem
 	}
 	return out
 }
@@ -63,13 +63,13 @@ var units = [...]Unit{None, Seconds, Bytes, Ratio, Joules, Watts, Celsius, Hertz
 var reservedLabels = [...]string{"le", "quantile", "job", "instance"}
 
 func validateMetrics(all []Metric) Problems {
-	var out Problems
-	for _, m := range all {
-		for _, text := range m.breaches() {
-			out = append(out, Problem{m.Name, m.Endpoint, text})
+	var problems Problems
+	for _, metric := range all {
+		for _, text := range metric.breaches() {
+			problems = append(problems, Problem{metric.Name, metric.Endpoint, text})
 		}
 	}
-	return append(out, clashes(all)...)
+	return append(problems, clashes(all)...)
 }
 
 func (m Metric) breaches() []string {
@@ -127,7 +127,9 @@ func (m Metric) labelBreaches() []string {
 			out = append(out, fmt.Sprintf("label %q stands twice", l))
 		}
 	}
-	if m.Dialect == Muster && !slices.Contains(m.Labels, "cluster") {
+	// The operator has the clusters of all namespaces.
+	ofCluster := m.Dialect == Muster && m.Endpoint != OperatorEndpoint
+	if ofCluster && !slices.Contains(m.Labels, "cluster") {
 		out = append(out, "lacks the label \"cluster\", which every series carries")
 	}
 	return out
@@ -171,13 +173,13 @@ func (m Metric) nameBreaches() []string {
 	if m.Unit == None && last != "" && slices.Contains(units[:], Unit(last)) {
 		out = append(out, fmt.Sprintf("ends with _%s but declares no unit", last))
 	}
-	for _, w := range words {
-		if slices.Contains(derivedUnits[:], w) {
+	for _, word := range words {
+		if slices.Contains(derivedUnits[:], word) {
 			out = append(
 				out,
 				fmt.Sprintf(
 					"contains %q: metrics are in base units (seconds, bytes, ratio, joules, ...)",
-					w,
+					word,
 				),
 			)
 		}
@@ -190,7 +192,7 @@ func (m Metric) nameBreaches() []string {
 // also the series of a histogram. Two dialects of the outside world may use one
 // name for two things; they stand on paths of their own.
 func clashes(all []Metric) Problems {
-	var out Problems
+	var problems Problems
 	type spoken struct {
 		dialect Dialect
 		name    string
@@ -199,7 +201,7 @@ func clashes(all []Metric) Problems {
 	for _, metric := range all {
 		place := [2]string{metric.Endpoint, metric.Name}
 		if at[place] {
-			out = append(out, Problem{metric.Name, metric.Endpoint, "is listed twice"})
+			problems = append(problems, Problem{metric.Name, metric.Endpoint, "is listed twice"})
 			continue
 		}
 		at[place] = true
@@ -218,22 +220,22 @@ func clashes(all []Metric) Problems {
 			text = "has another meaning at " + f.Endpoint + ": one name has one help text and unit"
 		}
 		if text != "" {
-			out = append(out, Problem{metric.Name, metric.Endpoint, text})
+			problems = append(problems, Problem{metric.Name, metric.Endpoint, text})
 		}
 	}
 	for _, metric := range all {
 		for _, suffix := range []string{"_bucket", "_sum", "_count"} {
 			base, cut := strings.CutSuffix(metric.Name, suffix)
 			if h, ok := first[spoken{metric.Dialect, base}]; cut && ok && h.Type == Histogram {
-				out = append(
-					out,
+				problems = append(
+					problems,
 					Problem{metric.Name, metric.Endpoint, "is already a series of the histogram " +
 						base},
 				)
 			}
 		}
 	}
-	return out
+	return problems
 }
 
 func sameSet(a, b []string) bool {

@@ -47,10 +47,10 @@ func (f *Fake) Advance(d spec.Span) {
 	defer f.mu.Unlock()
 	end := f.mono + max(d, 0)
 	for len(f.armed) > 0 && f.armed[0].due <= end {
-		t := f.armed[0]
-		f.move(t.due)
-		f.disarm(t)
-		t.c <- f.time() // never blocks: armed timers have an empty channel
+		timer := f.armed[0]
+		f.move(timer.due)
+		f.disarm(timer)
+		timer.c <- f.time() // never blocks: armed timers have an empty channel
 	}
 	f.move(end)
 }

@@ -16,8 +16,8 @@ func ReadCluster(cfg *Config) (*spec.Config, []string, error) {
 		return nil, nil, fmt.Errorf("the cluster's configuration cannot be used:\n%w", err)
 	}
 	var warnings []string
-	for _, p := range problems {
-		warnings = append(warnings, p.String())
+	for _, problem := range problems {
+		warnings = append(warnings, problem.String())
 	}
 	out := cluster.Config
 	if cfg.ClusterName != "" && cfg.ClusterName != out.ClusterName {

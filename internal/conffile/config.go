@@ -344,6 +344,12 @@ type Accounting struct {
 	// Longest time a finished job waits to be inserted. While the ledger grows by more
 	// than 2,500 events a second it may be 30 s, unless somebody asks for it.
 	BatchInterval spec.Span `yaml:"batch_interval"`
+	// Shortest time between two computations of the KPIs that /metrics shows. Findings are
+	// computed a quarter as often.
+	KPIInterval spec.Span `yaml:"kpi_interval"`
+	// Percentage of the time that computing the KPIs may take: on a large or slow store the
+	// interval grows. Findings take at most half as much.
+	KPIShare int64 `yaml:"kpi_share"`
 	// How long samples of GPUs, and of what jobs use of CPU and memory, are kept, or forever.
 	// They go a day at a time.
 	SamplesKeep spec.Span `yaml:"samples_keep"`
@@ -476,13 +482,14 @@ type SLO struct {
 	Accounting string `yaml:"accounting" example:"99% within 1m"`
 	// Time of nodes that are expected in which their agents are connected.
 	Agents string `yaml:"agents" example:"99%"`
-	// Time in which the goodput of the last day's GPUs is above a percentage.
+	// Time in which more than a percentage of the last day's GPU time was held with work, by runs that
+	// ended well or are not over.
 	Goodput string `yaml:"goodput" example:"90% above 60%"`
 }
 
 // Objectives are those that SLO says.
 func (c *Config) Objectives() ([]slo.Objective, error) {
-	var out []slo.Objective
+	var objectives []slo.Objective
 	for _, x := range [...]struct {
 		kind slo.Kind
 		text string
@@ -493,14 +500,14 @@ func (c *Config) Objectives() ([]slo.Objective, error) {
 			return nil, fmt.Errorf("slo.%s: %w", x.kind, err)
 		}
 		if ok {
-			out = append(out, objective)
+			objectives = append(objectives, objective)
 		}
 	}
 	waits, err := slo.ParseWaits(c.SLO.Wait)
 	if err != nil {
 		return nil, fmt.Errorf("slo.wait: %w", err)
 	}
-	return append(out, waits...), nil
+	return append(objectives, waits...), nil
 }
 
 // Reports are those that are sent by mail on a schedule.
@@ -675,6 +682,8 @@ func Defaults() *Config {
 		},
 		Accounting: Accounting{
 			BatchRows:     50_000,
+			KPIInterval:   15 * spec.Second,
+			KPIShare:      10,
 			BatchInterval: 200 * spec.Millisecond,
 			SamplesKeep:   90 * spec.Day,
 			JobsKeep:      spec.Infinite,

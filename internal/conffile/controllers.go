@@ -26,11 +26,11 @@ type Group struct {
 
 // Members are all who vote, the witness last.
 func (g Group) Members() []Controller {
-	out := slices.Clone(g.Controllers)
+	controllers := slices.Clone(g.Controllers)
 	if g.Witness != nil {
-		out = append(out, *g.Witness)
+		controllers = append(controllers, *g.Witness)
 	}
-	return out
+	return controllers
 }
 
 // IsWitness tells whether a name is the witness's.
@@ -42,8 +42,8 @@ const defaultPort = 6817
 // ReadControllers reads which controllers slurm.conf names and which witness
 // muster.yaml does, and finds the one that this is: controller.name of muster.yaml,
 // else the one with this host's name. self is nil where there is only one.
-func ReadControllers(cfg *Config) (group Group, self *Controller, err error) {
-	cluster, problems := ReadSlurm(cfg.SlurmConf)
+func ReadControllers(config *Config) (group Group, self *Controller, err error) {
+	cluster, problems := ReadSlurm(config.SlurmConf)
 	if err := problems.Err(); err != nil {
 		return group, nil, fmt.Errorf("the cluster's configuration cannot be used:\n%w", err)
 	}
@@ -52,7 +52,7 @@ func ReadControllers(cfg *Config) (group Group, self *Controller, err error) {
 		return group, nil, err
 	}
 	group.Controllers = controllersOf(cluster)
-	group.Witness, err = readWitness(cfg.Controller.Witness, portOf(cluster))
+	group.Witness, err = readWitness(config.Controller.Witness, portOf(cluster))
 	if err != nil {
 		return group, nil, err
 	}
@@ -60,12 +60,12 @@ func ReadControllers(cfg *Config) (group Group, self *Controller, err error) {
 		if group.Witness != nil {
 			return group, nil, fmt.Errorf(
 				"controller.witness=%s of muster.yaml: slurm.conf names one controller, and a witness stands between two (SlurmctldHost)",
-				cfg.Controller.Witness,
+				config.Controller.Witness,
 			)
 		}
 		return group, nil, nil
 	}
-	self, err = findController(group.Members(), cfg.Controller.Name, host)
+	self, err = findController(group.Members(), config.Controller.Name, host)
 	return group, self, err
 }
 
@@ -104,14 +104,14 @@ func portOf(cluster *slurmconf.Cluster) uint32 {
 // controllersOf are the controllers of a slurm.conf with their addresses.
 func controllersOf(cluster *slurmconf.Cluster) []Controller {
 	port := portOf(cluster)
-	var out []Controller
+	var controllers []Controller
 	for _, host := range cluster.Control.Hosts {
 		at := host.Addr
 		if at == "" {
 			at = host.Name
 		}
-		out = append(
-			out,
+		controllers = append(
+			controllers,
 			Controller{
 				Name: host.Name,
 				Address: net.JoinHostPort(
@@ -121,7 +121,7 @@ func controllersOf(cluster *slurmconf.Cluster) []Controller {
 			},
 		)
 	}
-	return out
+	return controllers
 }
 
 // findController finds one by its name, else by the name of this host.

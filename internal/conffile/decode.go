@@ -83,32 +83,32 @@ func (d *decoder) document(data []byte) *yaml.Node {
 	return doc.Content[0]
 }
 
-func (d *decoder) value(n *yaml.Node, v reflect.Value, at place) {
-	for n.Kind == yaml.AliasNode {
-		n = n.Alias
+func (d *decoder) value(node *yaml.Node, value reflect.Value, at place) {
+	for node.Kind == yaml.AliasNode {
+		node = node.Alias
 	}
 	at.depth++
 	if at.depth > maxDepth {
-		d.problem(n.Line, at.path, "is nested too deeply")
+		d.problem(node.Line, at.path, "is nested too deeply")
 		return
 	}
-	switch v.Kind() {
+	switch value.Kind() {
 	case reflect.Struct:
-		d.section(n, v, at)
+		d.section(node, value, at)
 	case reflect.Slice:
-		d.list(n, v, at)
+		d.list(node, value, at)
 	default:
-		d.scalar(n, v, at)
+		d.scalar(node, value, at)
 	}
 }
 
-func (d *decoder) section(n *yaml.Node, v reflect.Value, at place) {
-	if null(n) {
+func (d *decoder) section(node *yaml.Node, v reflect.Value, at place) {
+	if null(node) {
 		return // a section whose every line is commented out
 	}
-	if n.Kind != yaml.MappingNode {
+	if node.Kind != yaml.MappingNode {
 		d.problem(
-			n.Line,
+			node.Line,
 			at.path,
 			"must be a section with keys (%s)",
 			strings.Join(keysOf(v.Type()), ", "),
@@ -116,8 +116,8 @@ func (d *decoder) section(n *yaml.Node, v reflect.Value, at place) {
 		return
 	}
 	given := map[string]int{}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		key, value := n.Content[i], n.Content[i+1]
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		key, value := node.Content[i], node.Content[i+1]
 		path := printable(key.Value)
 		if at.path != "" {
 			path = at.path + "." + path
@@ -153,78 +153,78 @@ func printable(key string) string {
 	return key
 }
 
-func fieldOf(t reflect.Type, key string) (reflect.StructField, bool) {
-	for i := range t.NumField() {
-		if f := t.Field(i); key != "" && f.Tag.Get("yaml") == key {
+func fieldOf(typ reflect.Type, key string) (reflect.StructField, bool) {
+	for i := range typ.NumField() {
+		if f := typ.Field(i); key != "" && f.Tag.Get("yaml") == key {
 			return f, true
 		}
 	}
 	return reflect.StructField{}, false
 }
 
-func (d *decoder) list(n *yaml.Node, v reflect.Value, at place) {
-	if n.Kind != yaml.SequenceNode {
-		d.problem(n.Line, at.path, "must be a list")
+func (d *decoder) list(node *yaml.Node, value reflect.Value, at place) {
+	if node.Kind != yaml.SequenceNode {
+		d.problem(node.Line, at.path, "must be a list")
 		return
 	}
-	out := reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content))
-	for i, item := range n.Content {
+	out := reflect.MakeSlice(value.Type(), len(node.Content), len(node.Content))
+	for i, item := range node.Content {
 		path := fmt.Sprintf("%s[%d]", at.path, i)
 		d.lines[path] = item.Line
 		d.value(item, out.Index(i), place{path, at.tag, at.depth})
 	}
-	v.Set(out)
+	value.Set(out)
 }
 
-func null(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag == "!!null" }
+func null(node *yaml.Node) bool { return node.Kind == yaml.ScalarNode && node.Tag == "!!null" }
 
-func (d *decoder) scalar(n *yaml.Node, v reflect.Value, at place) {
+func (d *decoder) scalar(node *yaml.Node, value reflect.Value, at place) {
 	switch {
-	case null(n):
-		d.problem(n.Line, at.path, "has no value: give one, or take the line out")
+	case null(node):
+		d.problem(node.Line, at.path, "has no value: give one, or take the line out")
 		return
-	case n.Kind != yaml.ScalarNode:
-		d.problem(n.Line, at.path, "must be a single value")
+	case node.Kind != yaml.ScalarNode:
+		d.problem(node.Line, at.path, "must be a single value")
 		return
-	case strings.ContainsFunc(n.Value, func(r rune) bool { return r < ' ' || r == 0x7f }):
-		d.problem(n.Line, at.path, "holds a control character")
+	case strings.ContainsFunc(node.Value, func(r rune) bool { return r < ' ' || r == 0x7f }):
+		d.problem(node.Line, at.path, "holds a control character")
 		return
 	}
-	if err := setScalar(v, n, at.tag); err != nil {
-		d.problem(n.Line, at.path, "%s", err.Error())
+	if err := setScalar(value, node, at.tag); err != nil {
+		d.problem(node.Line, at.path, "%s", err.Error())
 	}
 }
 
-func setScalar(v reflect.Value, n *yaml.Node, tag reflect.StructTag) error {
-	switch p := v.Addr().Interface().(type) {
+func setScalar(value reflect.Value, node *yaml.Node, tag reflect.StructTag) error {
+	switch p := value.Addr().Interface().(type) {
 	case *spec.Span:
-		return parseInto(p, n.Value, ParseSpan)
+		return parseInto(p, node.Value, ParseSpan)
 	case *Size:
-		return parseInto(p, n.Value, ParseSize)
+		return parseInto(p, node.Value, ParseSize)
 	case *Addr:
-		return parseInto(p, n.Value, ParseAddr)
+		return parseInto(p, node.Value, ParseAddr)
 	}
-	switch v.Kind() {
+	switch value.Kind() {
 	case reflect.String:
-		return setString(v, n.Value, tag.Get("enum"))
+		return setString(value, node.Value, tag.Get("enum"))
 	case reflect.Bool:
-		if n.Tag != "!!bool" {
-			return fmt.Errorf("%q must be true or false", n.Value)
+		if node.Tag != "!!bool" {
+			return fmt.Errorf("%q must be true or false", node.Value)
 		}
-		v.SetBool(strings.EqualFold(n.Value, "true"))
+		value.SetBool(strings.EqualFold(node.Value, "true"))
 	case reflect.Int64, reflect.Int:
-		i, err := strconv.ParseInt(n.Value, 10, v.Type().Bits())
+		i, err := strconv.ParseInt(node.Value, 10, value.Type().Bits())
 		if err != nil {
-			return fmt.Errorf("%q is not a whole number", n.Value)
+			return fmt.Errorf("%q is not a whole number", node.Value)
 		}
-		v.SetInt(i)
+		value.SetInt(i)
 	default:
-		return fmt.Errorf("cannot be read: fields of type %s have no syntax", v.Type())
+		return fmt.Errorf("cannot be read: fields of type %s have no syntax", value.Type())
 	}
 	return nil
 }
 
-func setString(v reflect.Value, text, enum string) error {
+func setString(value reflect.Value, text, enum string) error {
 	if enum != "" {
 		values := strings.Split(enum, ",")
 		ok := false
@@ -235,7 +235,7 @@ func setString(v reflect.Value, text, enum string) error {
 			return fmt.Errorf("%q is not one of %s", text, strings.Join(values, ", "))
 		}
 	}
-	v.SetString(text)
+	value.SetString(text)
 	return nil
 }
 

@@ -112,11 +112,11 @@ func (u usedFile) trouble(path string) string {
 			cure,
 		)
 	}
-	f, err := os.Open(path)
+	file, err := os.Open(path)
 	if err != nil {
 		return err.Error()
 	}
-	if err := f.Close(); err != nil {
+	if err := file.Close(); err != nil {
 		return err.Error()
 	}
 	return ""

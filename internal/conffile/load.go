@@ -31,16 +31,16 @@ func AddFlag(flags interface {
 // taken from its folder. The error is Problems, or says why the file could not
 // be read (errors.Is fs.ErrNotExist when it is missing).
 func Load(path string) (*Config, error) {
-	f, err := os.Open(path)
+	file, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
-	defer f.Close()
-	info, err := f.Stat()
+	defer file.Close()
+	info, err := file.Stat()
 	if err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
-	data, err := readLimited(f)
+	data, err := readLimited(file)
 	if err != nil {
 		return nil, fmt.Errorf("configuration: %s: %w", path, err)
 	}
@@ -127,15 +127,15 @@ func (c *Config) EachPath(visit func(key, path string)) {
 }
 
 // eachPath visits the fields that are paths.
-func eachPath(v reflect.Value, visit func(path string, v reflect.Value), prefix string) {
-	for i := range v.NumField() {
-		f := v.Type().Field(i)
+func eachPath(value reflect.Value, visit func(path string, v reflect.Value), prefix string) {
+	for i := range value.NumField() {
+		f := value.Type().Field(i)
 		name := prefix + f.Tag.Get("yaml")
 		switch {
 		case f.Type.Kind() == reflect.Struct:
-			eachPath(v.Field(i), visit, name+".")
+			eachPath(value.Field(i), visit, name+".")
 		case f.Tag.Get("kind") == "path":
-			visit(name, v.Field(i))
+			visit(name, value.Field(i))
 		}
 	}
 }
@@ -150,12 +150,12 @@ func (c *Config) DataSource() (Secret, error) {
 	if c.ClickHouse.DSNFile == "" {
 		return c.ClickHouse.DSN, nil
 	}
-	f, err := os.Open(c.ClickHouse.DSNFile)
+	file, err := os.Open(c.ClickHouse.DSNFile)
 	if err != nil {
 		return "", fmt.Errorf("clickhouse.dsn_file: %w", err)
 	}
-	defer f.Close()
-	info, err := f.Stat()
+	defer file.Close()
+	info, err := file.Stat()
 	if err != nil {
 		return "", fmt.Errorf("clickhouse.dsn_file: %w", err)
 	}
@@ -167,7 +167,7 @@ func (c *Config) DataSource() (Secret, error) {
 			m,
 		)
 	}
-	data, err := readLimited(f)
+	data, err := readLimited(file)
 	if err != nil {
 		return "", fmt.Errorf("clickhouse.dsn_file: %s: %w", c.ClickHouse.DSNFile, err)
 	}

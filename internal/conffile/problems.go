@@ -16,15 +16,15 @@ type Problem struct {
 }
 
 func (p Problem) Error() string {
-	var b strings.Builder
-	b.WriteString(p.File)
+	var text strings.Builder
+	text.WriteString(p.File)
 	if p.Line > 0 {
-		fmt.Fprintf(&b, ":%d", p.Line)
+		fmt.Fprintf(&text, ":%d", p.Line)
 	}
 	if p.Path != "" {
-		b.WriteString(": " + p.Path)
+		text.WriteString(": " + p.Path)
 	}
-	return b.String() + ": " + p.Text
+	return text.String() + ": " + p.Text
 }
 
 // Problems is everything that is wrong with a file, by line, as one error.
@@ -32,8 +32,8 @@ type Problems []Problem
 
 func (ps Problems) Error() string {
 	lines := make([]string, len(ps))
-	for i, p := range ps {
-		lines[i] = p.Error()
+	for i, problem := range ps {
+		lines[i] = problem.Error()
 	}
 	return strings.Join(lines, "\n")
 }
@@ -41,8 +41,8 @@ func (ps Problems) Error() string {
 // Unwrap lets errors.As look at each problem.
 func (ps Problems) Unwrap() []error {
 	out := make([]error, len(ps))
-	for i, p := range ps {
-		out[i] = p
+	for i, problem := range ps {
+		out[i] = problem
 	}
 	return out
 }

@@ -41,22 +41,22 @@ func (k Key) Section() bool { return k.Type == "section" }
 // Keys lists every key, sections before what they hold.
 func Keys() []Key { return describe(reflect.ValueOf(Defaults()).Elem(), "") }
 
-func describe(v reflect.Value, prefix string) []Key {
-	var out []Key
-	for i := range v.NumField() {
-		f := v.Type().Field(i)
+func describe(value reflect.Value, prefix string) []Key {
+	var keys []Key
+	for i := range value.NumField() {
+		f := value.Type().Field(i)
 		key := Key{
 			Path: prefix + f.Tag.Get("yaml"), Type: typeName(f), Example: f.Tag.Get("example"),
-			Struct: v.Type().Name(), Field: f.Name,
+			Struct: value.Type().Name(), Field: f.Name,
 		}
 		if key.Section() {
-			out = append(append(out, key), describe(v.Field(i), key.Path+".")...)
+			keys = append(append(keys, key), describe(value.Field(i), key.Path+".")...)
 			continue
 		}
-		key.Default = scalarText(v.Field(i))
-		out = append(out, key)
+		key.Default = scalarText(value.Field(i))
+		keys = append(keys, key)
 	}
-	return out
+	return keys
 }
 
 func typeName(f reflect.StructField) string {
@@ -90,8 +90,8 @@ func typeName(f reflect.StructField) string {
 }
 
 // scalarText gives a value as Decode reads it back, "" for an empty one.
-func scalarText(v reflect.Value) string {
-	switch x := v.Interface().(type) {
+func scalarText(value reflect.Value) string {
+	switch x := value.Interface().(type) {
 	case spec.Span:
 		return formatSpan(x)
 	case Secret:
@@ -108,7 +108,7 @@ func scalarText(v reflect.Value) string {
 	case fmt.Stringer: // Size, Addr
 		return x.String()
 	}
-	return fmt.Sprint(v.Interface())
+	return fmt.Sprint(value.Interface())
 }
 
 // YAML writes the configuration as a file that Parse reads back to the same
@@ -119,24 +119,24 @@ func (c *Config) YAML() []byte {
 	return []byte(b.String())
 }
 
-func writeSection(b *strings.Builder, v reflect.Value, indent string) {
-	for i := range v.NumField() {
-		f := v.Type().Field(i)
+func writeSection(b *strings.Builder, value reflect.Value, indent string) {
+	for i := range value.NumField() {
+		f := value.Type().Field(i)
 		name := f.Tag.Get("yaml")
 		if f.Type.Kind() == reflect.Struct {
 			fmt.Fprintf(b, "%s%s:\n", indent, name)
-			writeSection(b, v.Field(i), indent+"  ")
-		} else if text := scalarText(v.Field(i)); text != "" {
-			fmt.Fprintf(b, "%s%s: %s\n", indent, name, quoted(v.Field(i), text))
+			writeSection(b, value.Field(i), indent+"  ")
+		} else if text := scalarText(value.Field(i)); text != "" {
+			fmt.Fprintf(b, "%s%s: %s\n", indent, name, quoted(value.Field(i), text))
 		}
 	}
 }
 
 // quoted writes strings so that they stay strings; everything else, and an
 // address that is only a port, is plain.
-func quoted(v reflect.Value, text string) string {
-	if v.Kind() != reflect.String ||
-		v.Type() == reflect.TypeFor[Addr]() && !strings.Contains(text, ":") {
+func quoted(value reflect.Value, text string) string {
+	if value.Kind() != reflect.String ||
+		value.Type() == reflect.TypeFor[Addr]() && !strings.Contains(text, ":") {
 		return text
 	}
 	out, err := yaml.Marshal(text)

@@ -22,19 +22,19 @@ type ReportMail struct {
 
 // Schedule reads reports.mail.
 func (r *Reports) Schedule() ([]ReportMail, error) {
-	var out []ReportMail
+	var mails []ReportMail
 	for _, line := range r.Mail {
-		m, err := parseReportMail(line)
+		reportMail, err := parseReportMail(line)
 		if err != nil {
 			return nil, fmt.Errorf("%q: %w", line, err)
 		}
-		out = append(out, m)
+		mails = append(mails, reportMail)
 	}
-	return out, nil
+	return mails, nil
 }
 
-func parseReportMail(line string) (m ReportMail, err error) {
-	m.Line = strings.Join(strings.Fields(line), " ")
+func parseReportMail(line string) (reportMail ReportMail, err error) {
+	reportMail.Line = strings.Join(strings.Fields(line), " ")
 	words := strings.Fields(line)
 	next := func() string {
 		if len(words) == 0 {
@@ -44,65 +44,67 @@ func parseReportMail(line string) (m ReportMail, err error) {
 		words = words[1:]
 		return w
 	}
-	switch m.Every = next(); m.Every {
+	switch reportMail.Every = next(); reportMail.Every {
 	case "daily":
 	case "weekly":
 		day := strings.ToLower(next())
-		m.Weekday = -1
+		reportMail.Weekday = -1
 		for d := time.Sunday; d <= time.Saturday; d++ {
 			if strings.ToLower(d.String()) == day {
-				m.Weekday = d
+				reportMail.Weekday = d
 			}
 		}
-		if m.Weekday < 0 {
-			return m, fmt.Errorf("%q is no day of the week, such as monday", day)
+		if reportMail.Weekday < 0 {
+			return reportMail, fmt.Errorf("%q is no day of the week, such as monday", day)
 		}
 	case "monthly":
 		day := next()
-		m.Day, err = strconv.Atoi(day)
-		if err != nil || m.Day < 1 || m.Day > 28 {
-			return m, fmt.Errorf("%q is no day that every month has, 1 to 28", day)
+		reportMail.Day, err = strconv.Atoi(day)
+		if err != nil || reportMail.Day < 1 || reportMail.Day > 28 {
+			return reportMail, fmt.Errorf("%q is no day that every month has, 1 to 28", day)
 		}
 	default:
-		return m, fmt.Errorf("it begins with %q, not with daily, weekly or monthly", m.Every)
+		return reportMail, fmt.Errorf(
+			"it begins with %q, not with daily, weekly or monthly", reportMail.Every,
+		)
 	}
 	text := next()
 	at, err := time.Parse("15:04", text)
 	if err != nil {
-		return m, fmt.Errorf("invalid time of day %q: expected for example 07:00", text)
+		return reportMail, fmt.Errorf("invalid time of day %q: expected for example 07:00", text)
 	}
-	m.Hour, m.Minute = at.Hour(), at.Minute()
+	reportMail.Hour, reportMail.Minute = at.Hour(), at.Minute()
 	what := next()
-	m.Report = []string{what}
+	reportMail.Report = []string{what}
 	switch {
 	case what == "account" || what == "user":
 		name := next()
 		if name == "" || name == "to" {
-			return m, fmt.Errorf("name the %s", what)
+			return reportMail, fmt.Errorf("name the %s", what)
 		}
-		m.Report = append(m.Report, name)
+		reportMail.Report = append(reportMail.Report, name)
 	case what == "findings":
 		// The name of a user may follow: whose findings go to nobody else.
 		if len(words) > 0 && words[0] != "to" {
-			m.Report = append(m.Report, next())
+			reportMail.Report = append(reportMail.Report, next())
 		}
 	case !slices.Contains([]string{"site", "waste", "idle", "budget", "chargeback", "fairshare"}, what):
-		return m, fmt.Errorf(
+		return reportMail, fmt.Errorf(
 			"%q is no report that goes by mail: site, waste, idle, budget, chargeback, fairshare, findings, findings USER, account NAME or user NAME",
 			what,
 		)
 	}
 	if next() != "to" || len(words) != 1 {
-		return m, fmt.Errorf("it does not end with to and addresses that commas part")
+		return reportMail, fmt.Errorf("it does not end with to and addresses that commas part")
 	}
 	for _, a := range strings.Split(words[0], ",") {
 		addr, err := mail.ParseAddress(a)
 		if err != nil || addr.Address != a {
-			return m, fmt.Errorf("%q is no address", a)
+			return reportMail, fmt.Errorf("%q is no address", a)
 		}
-		m.To = append(m.To, a)
+		reportMail.To = append(reportMail.To, a)
 	}
-	return m, nil
+	return reportMail, nil
 }
 
 // on is when the mail of a day is due. An hour that a day lacks is the one after

@@ -47,8 +47,8 @@ func SlurmFiles(path string) (name string, files map[string]SlurmFile, err error
 		return "", nil, fmt.Errorf("the configuration in %s cannot be used now:\n%w", path, err)
 	}
 	size := 0
-	for _, f := range seen.files {
-		size += len(f.Data)
+	for _, file := range seen.files {
+		size += len(file.Data)
 	}
 	if size > maxSlurmFiles {
 		return "", nil, fmt.Errorf(

@@ -22,10 +22,10 @@ func suggestKey(key string, section reflect.Type, path string, root reflect.Type
 	return "known here: " + strings.Join(names, ", ")
 }
 
-func keysOf(t reflect.Type) []string {
+func keysOf(typ reflect.Type) []string {
 	var out []string
-	for i := range t.NumField() {
-		if name := t.Field(i).Tag.Get("yaml"); name != "" {
+	for i := range typ.NumField() {
+		if name := typ.Field(i).Tag.Get("yaml"); name != "" {
 			out = append(out, name)
 		}
 	}
@@ -33,9 +33,9 @@ func keysOf(t reflect.Type) []string {
 }
 
 // elsewhere finds the path of a key of exactly that name in another section.
-func elsewhere(key string, t reflect.Type, prefix string) string {
-	for i := range t.NumField() {
-		f := t.Field(i)
+func elsewhere(key string, typ reflect.Type, prefix string) string {
+	for i := range typ.NumField() {
+		f := typ.Field(i)
 		name := prefix + f.Tag.Get("yaml")
 		if f.Tag.Get("yaml") == key {
 			return name

@@ -73,8 +73,9 @@ var (
 
 // isWebAddress tells whether a text is http:// or https:// with a host.
 func isWebAddress(text string) bool {
-	u, err := url.Parse(text)
-	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
+	address, err := url.Parse(text)
+	return err == nil && (address.Scheme == "http" || address.Scheme == "https") &&
+		address.Host != ""
 }
 
 // checkREST looks at the address of the slurmrestd that an observer asks.
@@ -134,11 +135,14 @@ func (c *Config) check(v *validator) {
 	between(v, "telemetry.push_interval", c.Telemetry.PushInterval, 1*spec.Second, spec.Hour, formatSpan)
 	c.Telemetry.checkPush(v)
 	if text := c.Web.AlertmanagerURL; text != "" {
-		if u, err := url.Parse(text); err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+		if address, err := url.Parse(text); err != nil ||
+			(address.Scheme != "http" && address.Scheme != "https") || address.Host == "" {
 			v.add("web.alertmanager_url", "%q is not the URL of a web server: such as http://alertmanager:9093", text)
 		}
 	}
 	between(v, "accounting.batch_rows", c.Accounting.BatchRows, 1, 1_000_000, number)
+	between(v, "accounting.kpi_interval", c.Accounting.KPIInterval, spec.Second, spec.Day, formatSpan)
+	between(v, "accounting.kpi_share", c.Accounting.KPIShare, 1, 100, number)
 	between(v, "accounting.batch_interval", c.Accounting.BatchInterval, 10*spec.Millisecond, spec.Minute, formatSpan)
 	reserved := []string{"gpu", "UUID", "device", "modelName", "hostname", "user", "account", "partition", "job", "instance", "le", "quantile"}
 	switch name := c.Telemetry.JobLabelName; {
@@ -185,8 +189,9 @@ func (c *Config) check(v *validator) {
 
 // isHTTPSHost tells whether a text is https:// with a host and no path.
 func isHTTPSHost(text string) bool {
-	u, err := url.Parse(text)
-	return err == nil && u.Scheme == "https" && u.Host != "" && strings.Trim(u.Path, "/") == ""
+	address, err := url.Parse(text)
+	return err == nil && address.Scheme == "https" && address.Host != "" &&
+		strings.Trim(address.Path, "/") == ""
 }
 
 // check looks at how energy is measured.
@@ -247,8 +252,9 @@ func (t *Telemetry) checkPush(v *validator) {
 		}
 		return
 	}
-	u, err := url.Parse(t.PushURL)
-	isWeb := err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
+	address, err := url.Parse(t.PushURL)
+	isWeb := err == nil && (address.Scheme == "http" || address.Scheme == "https") &&
+		address.Host != ""
 	example := map[string]string{"remote_write": "http://prometheus:9090/api/v1/write"}[t.PushFormat]
 	if !isWeb {
 		v.add("telemetry.push_url", "%q is not the URL of a web server: such as %s", t.PushURL, cmp.Or(example, "http://vmagent:8429/api/v1/import/prometheus"))
@@ -292,43 +298,43 @@ func (o *OTLP) check(v *validator) {
 
 // Address is the collector's with the protocol as scheme, and a port.
 func (o *OTLP) Address() (*url.URL, error) {
-	bad := func(why string) (*url.URL, error) {
+	bad := func(reason string) (*url.URL, error) {
 		return nil, fmt.Errorf(
 			"%q is not the address of a collector: %s; expected grpc://host:4317, grpcs://host:4317, http://host:4318 or https://host:4318",
 			o.Endpoint,
-			why,
+			reason,
 		)
 	}
-	u, err := url.Parse(o.Endpoint)
+	address, err := url.Parse(o.Endpoint)
 	if err != nil {
 		return bad(err.Error())
 	}
 	const rpc, web = "4317", "4318"
-	port := map[string]string{"grpc": rpc, "grpcs": rpc, "http": web, "https": web}[u.Scheme]
+	port := map[string]string{"grpc": rpc, "grpcs": rpc, "http": web, "https": web}[address.Scheme]
 	switch {
 	case port == "":
 		return bad("it does not begin with grpc://, grpcs://, http:// or https://")
-	case u.Hostname() == "":
+	case address.Hostname() == "":
 		return bad("it names no host")
-	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
+	case address.User != nil || address.RawQuery != "" || address.Fragment != "":
 		return bad("it is more than a host, a port and a path")
-	case port == rpc && strings.Trim(u.Path, "/") != "":
+	case port == rpc && strings.Trim(address.Path, "/") != "":
 		return bad("gRPC has no path")
 	}
-	if u.Port() == "" {
-		u.Host = net.JoinHostPort(u.Hostname(), port)
+	if address.Port() == "" {
+		address.Host = net.JoinHostPort(address.Hostname(), port)
 	}
-	return u, nil
+	return address, nil
 }
 
 // SyslogAddress is the network (unixgram, udp, tcp or tls) and the address of the
 // receiver.
 func (a *Audit) SyslogAddress() (network, address string, err error) {
-	bad := func(why string) (string, string, error) {
+	bad := func(reason string) (string, string, error) {
 		return "", "", fmt.Errorf(
 			"%q is not the address of a syslog receiver: %s; expected unix:/dev/log, udp://host:514, tcp://host:601 or tls://host:6514",
 			a.Syslog,
-			why,
+			reason,
 		)
 	}
 	if path, ok := strings.CutPrefix(a.Syslog, "unix:"); ok {
@@ -447,12 +453,12 @@ func (c *Config) checkListen(v *validator) {
 }
 
 func (c *Config) checkClickHouse(v *validator) {
-	ch := c.ClickHouse
-	if ch.DSN != "" {
-		if text := badDSN(ch.DSN.Reveal()); text != "" {
+	clickhouse := c.ClickHouse
+	if clickhouse.DSN != "" {
+		if text := badDSN(clickhouse.DSN.Reveal()); text != "" {
 			v.add("clickhouse.dsn", "%s", text)
 		}
-		if ch.DSNFile != "" {
+		if clickhouse.DSNFile != "" {
 			v.add("clickhouse.dsn_file", "stands beside clickhouse.dsn: only one of them can hold")
 		}
 	}
@@ -460,7 +466,7 @@ func (c *Config) checkClickHouse(v *validator) {
 		between(
 			v,
 			"clickhouse.embedded.max_memory",
-			ch.Embedded.MaxMemory,
+			clickhouse.Embedded.MaxMemory,
 			512*MiB,
 			16*TiB,
 			Size.String,
@@ -468,20 +474,20 @@ func (c *Config) checkClickHouse(v *validator) {
 		between(
 			v,
 			"clickhouse.embedded.max_query_memory",
-			ch.Embedded.MaxQueryMemory,
+			clickhouse.Embedded.MaxQueryMemory,
 			64*MiB,
 			16*TiB,
 			Size.String,
 		)
-		if ch.Embedded.MaxQueryMemory > ch.Embedded.MaxMemory {
+		if clickhouse.Embedded.MaxQueryMemory > clickhouse.Embedded.MaxMemory {
 			v.add(
 				"clickhouse.embedded.max_query_memory",
 				"%s is more than max_memory (%s)",
-				ch.Embedded.MaxQueryMemory,
-				ch.Embedded.MaxMemory,
+				clickhouse.Embedded.MaxQueryMemory,
+				clickhouse.Embedded.MaxMemory,
 			)
 		}
-		ch.Embedded.checkListen(v)
+		clickhouse.Embedded.checkListen(v)
 		return
 	}
 	for _, key := range keysOf(reflect.TypeFor[Embedded]()) {
@@ -545,25 +551,25 @@ func (e *Embedded) ReaderAddress() string {
 
 // badDSN says what is wrong with a DSN, without repeating what may be secret.
 func badDSN(dsn string) string {
-	u, err := url.Parse(dsn)
+	address, err := url.Parse(dsn)
 	schemes := []string{"clickhouse", "tcp", "http", "https"}
 	switch {
-	case err != nil || u.Opaque != "" || !slices.Contains(schemes, u.Scheme):
+	case err != nil || address.Opaque != "" || !slices.Contains(schemes, address.Scheme):
 		return "is not a DSN: write http://user@host:8123/database (or https, clickhouse, tcp)"
-	case u.Host == "":
+	case address.Host == "":
 		return "names no host"
 	}
 	return ""
 }
 
 // refuseExposedSecrets refuses a password in a file that others can read.
-func (v *validator) refuseExposedSecrets(ch ClickHouse, mode fs.FileMode) {
-	u, err := url.Parse(ch.DSN.Reveal())
-	if err != nil || ch.DSN == "" {
+func (v *validator) refuseExposedSecrets(clickhouse ClickHouse, mode fs.FileMode) {
+	address, err := url.Parse(clickhouse.DSN.Reveal())
+	if err != nil || clickhouse.DSN == "" {
 		return // reported by badDSN
 	}
-	_, inUser := u.User.Password()
-	if (inUser || u.Query().Has("password")) && mode&0o077 != 0 {
+	_, inUser := address.User.Password()
+	if (inUser || address.Query().Has("password")) && mode&0o077 != 0 {
 		v.add(
 			"clickhouse.dsn",
 			"holds a password, and the file can be read by others (mode %04o): chmod 600 %s, or move the DSN into a file of mode 0600 and name it in clickhouse.dsn_file",

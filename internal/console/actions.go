@@ -29,10 +29,10 @@ func (v *visit) jobActions(job *apiv1.JobInfo, id string) []action {
 	if v.past != nil || !v.mayChange(job) {
 		return nil
 	}
-	var out []action
+	var actions []action
 	add := func(a action) {
 		a.To = "/job/" + id + "/" + a.Verb
-		out = append(out, a)
+		actions = append(actions, a)
 	}
 	state := spec.JobState(job.GetState())
 	pending, active := state == spec.Pending, state == spec.Running || state == spec.Suspended
@@ -65,7 +65,7 @@ func (v *visit) jobActions(job *apiv1.JobInfo, id string) []action {
 			},
 		)
 	}
-	return out
+	return actions
 }
 
 // changeJob does what a form of the page of a job asks for. What is refused is
@@ -107,8 +107,8 @@ func (c *Console) changeJob(v *visit) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	for _, r := range results.GetResults() {
-		if e := r.GetError(); e != nil {
+	for _, result := range results.GetResults() {
+		if e := result.GetError(); e != nil {
 			return answer{}, &spec.Error{Kind: spec.Code(e.GetCode()), Detail: e.GetDetail()}
 		}
 	}

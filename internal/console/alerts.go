@@ -50,13 +50,13 @@ func (v *visit) ownAlerts(all []Alert) []Alert {
 	if v.seesAllAlerts() {
 		return all
 	}
-	var out []Alert
-	for _, one := range all {
-		if one.User != "" && one.User == userName(v.id) {
-			out = append(out, one)
+	var alerts []Alert
+	for _, alert := range all {
+		if alert.User != "" && alert.User == userName(v.id) {
+			alerts = append(alerts, alert)
 		}
 	}
-	return out
+	return alerts
 }
 
 func (v *visit) seesAllAlerts() bool {
@@ -78,34 +78,34 @@ func (v *visit) alertsKey() string {
 
 // describeAlerts prepares the alerts that a visitor may see.
 func (v *visit) describeAlerts(now int64) *alertsData {
-	out := &alertsData{All: v.seesAllAlerts()}
+	data := &alertsData{All: v.seesAllAlerts()}
 	if v.console.cfg.Alerts == nil {
-		return out
+		return data
 	}
-	out.Known = true
+	data.Known = true
 	said := v.console.cfg.Alerts()
-	out.Failure = render.Clean(said.Failure)
+	data.Failure = render.Clean(said.Failure)
 	if !said.At.IsZero() {
-		out.At = newMoment(said.At.UnixNano())
+		data.At = newMoment(said.At.UnixNano())
 	}
 	list := v.ownAlerts(said.List)
-	out.More = max(len(list)-maxAlerts, 0)
-	for _, one := range list[:min(len(list), maxAlerts)] {
-		class, ok := map[string]string{"critical": "bad", "warning": "warn"}[one.Severity]
+	data.More = max(len(list)-maxAlerts, 0)
+	for _, alert := range list[:min(len(list), maxAlerts)] {
+		class, ok := map[string]string{"critical": "bad", "warning": "warn"}[alert.Severity]
 		if !ok {
 			class = "busy"
 		}
-		out.Lines = append(out.Lines, alertLine{
+		data.Lines = append(data.Lines, alertLine{
 			Class:    class,
-			Severity: render.Clean(one.Severity),
-			Name:     render.Clean(one.Name),
-			Summary:  render.Clean(one.Summary),
-			Detail:   render.Clean(one.Detail),
-			Runbook:  one.Runbook,
-			Board:    one.Board,
-			Since:    newMoment(one.Since),
-			For:      render.Span(max(now-one.Since, 0)),
+			Severity: render.Clean(alert.Severity),
+			Name:     render.Clean(alert.Name),
+			Summary:  render.Clean(alert.Summary),
+			Detail:   render.Clean(alert.Detail),
+			Runbook:  alert.Runbook,
+			Board:    alert.Board,
+			Since:    newMoment(alert.Since),
+			For:      render.Span(max(now-alert.Since, 0)),
 		})
 	}
-	return out
+	return data
 }

@@ -109,9 +109,9 @@ type asset struct {
 }
 
 // New makes a console. It fails only if an embedded file is broken.
-func New(cfg Config) (*Console, error) {
+func New(config Config) (*Console, error) {
 	console := &Console{
-		cfg:    cfg,
+		cfg:    config,
 		mux:    http.NewServeMux(),
 		pages:  map[string]*template.Template{},
 		assets: map[string]asset{},
@@ -215,6 +215,7 @@ func (c *Console) routes() {
 	c.mux.Handle("GET /nodes", c.overview(c.nodesPage))
 	c.mux.Handle("GET /gpus", c.overview(c.gpusPage))
 	c.mux.Handle("GET /node/{name}", c.page(c.nodePage))
+	c.mux.Handle("GET /node/{name}/events", c.page(c.nodeEventsPart))
 	c.mux.Handle("POST /node/{name}/{verb}", c.page(c.changeNode))
 }
 
@@ -227,36 +228,36 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 const formTime = 30 * time.Second
 
 // ServeHTTP implements http.Handler.
-func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (c *Console) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
 	defer func() {
 		if p := recover(); p != nil && !errors.Is(asError(p), http.ErrAbortHandler) {
 			c.cfg.Log.Error(
 				"console handler panicked",
 				"path",
-				r.URL.Path,
+				request.URL.Path,
 				"panic",
 				p,
 				"stack",
 				string(debug.Stack()),
 			)
 			http.Error(
-				w,
+				writer,
 				"internal error; the controller's log has the details",
 				http.StatusInternalServerError,
 			)
 		}
 	}()
-	if r.Method == http.MethodPost {
+	if request.Method == http.MethodPost {
 		// Connections of tests have no deadlines.
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(formTime))
+		_ = http.NewResponseController(writer).SetReadDeadline(time.Now().Add(formTime))
 	}
-	h := w.Header()
-	h.Set("Content-Security-Policy", policy)
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Referrer-Policy", "same-origin")
-	h.Set("Cross-Origin-Opener-Policy", "same-origin")
-	h.Set("Cross-Origin-Resource-Policy", "same-origin")
-	http.NewCrossOriginProtection().Handler(c.mux).ServeHTTP(w, r)
+	header := writer.Header()
+	header.Set("Content-Security-Policy", policy)
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Referrer-Policy", "same-origin")
+	header.Set("Cross-Origin-Opener-Policy", "same-origin")
+	header.Set("Cross-Origin-Resource-Policy", "same-origin")
+	http.NewCrossOriginProtection().Handler(c.mux).ServeHTTP(writer, request)
 }
 
 func asError(p any) error {
@@ -266,17 +267,17 @@ func asError(p any) error {
 	return nil
 }
 
-func (c *Console) serveAsset(w http.ResponseWriter, r *http.Request) {
-	a, ok := c.assets[r.PathValue("name")]
+func (c *Console) serveAsset(writer http.ResponseWriter, request *http.Request) {
+	a, ok := c.assets[request.PathValue("name")]
 	if !ok {
-		http.NotFound(w, r)
+		http.NotFound(writer, request)
 		return
 	}
-	w.Header().Set("Content-Type", a.kind)
-	if r.URL.RawQuery == a.hash {
-		w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+	writer.Header().Set("Content-Type", a.kind)
+	if request.URL.RawQuery == a.hash {
+		writer.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
 	}
-	writeCompressed(w, r, http.StatusOK, a.data)
+	writeCompressed(writer, request, http.StatusOK, a.data)
 }
 
 // visit is one request of somebody who is signed in.
@@ -316,13 +317,13 @@ type frame struct {
 
 // page serves what f answers to those who are signed in.
 func (c *Console) page(f func(v *visit) (answer, error)) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		v, err := c.identifyVisitor(r)
+	return http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
+		v, err := c.identifyVisitor(request)
 		if err != nil {
-			c.sendToSignIn(w, r)
+			c.sendToSignIn(writer, request)
 			return
 		}
-		if r.Method == http.MethodPost && !v.formIsOurs(w) {
+		if request.Method == http.MethodPost && !v.formIsOurs(writer) {
 			err = errForm
 		}
 		var out answer
@@ -331,7 +332,7 @@ func (c *Console) page(f func(v *visit) (answer, error)) http.Handler {
 		}
 		switch {
 		case err != nil || out.to != "":
-		case v.past != nil && r.Method == http.MethodPost:
+		case v.past != nil && request.Method == http.MethodPost:
 			err = errWriteInPast
 		default:
 			out, err = f(v)
@@ -340,10 +341,10 @@ func (c *Console) page(f func(v *visit) (answer, error)) http.Handler {
 			out = failure(err)
 		}
 		if out.to != "" {
-			http.Redirect(w, r, out.to, http.StatusSeeOther)
+			http.Redirect(writer, request, out.to, http.StatusSeeOther)
 			return
 		}
-		c.writeAnswer(w, v, out)
+		c.writeAnswer(writer, v, out)
 	})
 }
 
@@ -381,32 +382,32 @@ func failure(err error) answer {
 	return answer{page: "problem", title: "Not possible", data: problem{Text: text}, status: code}
 }
 
-func (c *Console) writeAnswer(w http.ResponseWriter, v *visit, out answer) {
+func (c *Console) writeAnswer(writer http.ResponseWriter, v *visit, out answer) {
 	name := "frame.html"
 	if out.bare {
 		name = "bare"
 	}
-	var b bytes.Buffer
-	if err := c.pages[out.page].ExecuteTemplate(&b, name, c.newFrame(v, out)); err != nil {
+	var buffer bytes.Buffer
+	if err := c.pages[out.page].ExecuteTemplate(&buffer, name, c.newFrame(v, out)); err != nil {
 		c.cfg.Log.Error("console page failed", "page", out.page, "error", err)
 		http.Error(
-			w,
+			writer,
 			"internal error; the controller's log has the details",
 			http.StatusInternalServerError,
 		)
 		return
 	}
-	page := b.Bytes()
+	page := buffer.Bytes()
 	if v.past != nil {
 		page = v.past.keepMoment(page)
 	}
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Cache-Control", "no-store")
+	writer.Header().Set("Content-Type", "text/html; charset=utf-8")
+	writer.Header().Set("Cache-Control", "no-store")
 	code := out.status
 	if code == 0 {
 		code = http.StatusOK
 	}
-	writeCompressed(w, v.Request, code, page)
+	writeCompressed(writer, v.Request, code, page)
 }
 
 func (c *Console) newFrame(v *visit, out answer) frame {
@@ -437,22 +438,23 @@ func (c *Console) newFrame(v *visit, out answer) frame {
 // open pages share it.
 func (c *Console) overview(f func(v *visit) (answer, error)) http.Handler {
 	whole := c.page(f)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		v, err := c.identifyVisitor(r)
-		if err != nil || r.Header.Get("X-Console") == "" || r.URL.Query().Has(paramAt) ||
-			!strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
-			whole.ServeHTTP(w, r)
+	return http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
+		v, err := c.identifyVisitor(request)
+		if err != nil || request.Header.Get("X-Console") == "" ||
+			request.URL.Query().Has(paramAt) ||
+			!strings.Contains(request.Header.Get("Accept-Encoding"), "gzip") {
+			whole.ServeHTTP(writer, request)
 			return
 		}
 		page, err := c.sharedPage(v, f)
 		if err != nil {
-			c.writeAnswer(w, v, failure(err))
+			c.writeAnswer(writer, v, failure(err))
 			return
 		}
-		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		w.Header().Set("Cache-Control", "no-store")
-		w.Header().Set("Content-Encoding", "gzip")
-		_, _ = w.Write(page)
+		writer.Header().Set("Content-Type", "text/html; charset=utf-8")
+		writer.Header().Set("Cache-Control", "no-store")
+		writer.Header().Set("Content-Encoding", "gzip")
+		_, _ = writer.Write(page)
 	})
 }
 
@@ -460,16 +462,17 @@ func (c *Console) overview(f func(v *visit) (answer, error)) http.Handler {
 const minCompressed = 1 << 10
 
 // writeCompressed writes a body, compressed where the client takes that.
-func writeCompressed(w http.ResponseWriter, r *http.Request, code int, body []byte) {
-	w.Header().Add("Vary", "Accept-Encoding")
-	if len(body) < minCompressed || !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
-		w.WriteHeader(code)
-		_, _ = w.Write(body)
+func writeCompressed(writer http.ResponseWriter, request *http.Request, code int, body []byte) {
+	writer.Header().Add("Vary", "Accept-Encoding")
+	if len(body) < minCompressed ||
+		!strings.Contains(request.Header.Get("Accept-Encoding"), "gzip") {
+		writer.WriteHeader(code)
+		_, _ = writer.Write(body)
 		return
 	}
-	w.Header().Set("Content-Encoding", "gzip")
-	w.WriteHeader(code)
-	z, err := gzip.NewWriterLevel(w, gzip.BestSpeed)
+	writer.Header().Set("Content-Encoding", "gzip")
+	writer.WriteHeader(code)
+	z, err := gzip.NewWriterLevel(writer, gzip.BestSpeed)
 	if err != nil {
 		return
 	}
@@ -479,24 +482,24 @@ func writeCompressed(w http.ResponseWriter, r *http.Request, code int, body []by
 }
 
 // callAPI makes a call of the API as the visitor.
-func callAPI[R proto.Message](v *visit, method string, req proto.Message) (reply R, err error) {
-	var asked proto.Message = req
+func callAPI[R proto.Message](v *visit, method string, request proto.Message) (reply R, err error) {
+	var asked proto.Message = request
 	if v.past != nil {
-		asked, err = v.past.place(req)
+		asked, err = v.past.place(request)
 		if err != nil {
 			return reply, err
 		}
 	}
-	msg, err := v.console.cfg.API.Call(v.Context(), v.id, method, asked)
+	message, err := v.console.cfg.API.Call(v.Context(), v.id, method, asked)
 	if err != nil {
 		return reply, err
 	}
 	if v.past != nil {
-		v.past.learn(msg)
+		v.past.learn(message)
 	}
-	reply, ok := msg.(R)
+	reply, ok := message.(R)
 	if !ok {
-		return reply, fmt.Errorf("BUG: %s answered with %T", method, msg)
+		return reply, fmt.Errorf("BUG: %s answered with %T", method, message)
 	}
 	return reply, nil
 }

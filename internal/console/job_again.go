@@ -108,28 +108,28 @@ func textOption(field, long string, get func(s *apiv1.JobSpec) string) againOpti
 
 // countOption is an option with a number, of which 0 is not set.
 func countOption(field, long string, get func(s *apiv1.JobSpec) uint32) againOption {
-	return againOption{field, func(s *apiv1.JobSpec) string {
-		if get(s) == 0 {
+	return againOption{field, func(jobSpec *apiv1.JobSpec) string {
+		if get(jobSpec) == 0 {
 			return ""
 		}
-		return withValue(long, strconv.FormatUint(uint64(get(s)), 10))
+		return withValue(long, strconv.FormatUint(uint64(get(jobSpec)), 10))
 	}}
 }
 
 // memoryOption is an option with an amount in MiB.
 func memoryOption(field, long string, get func(s *apiv1.JobSpec) int64) againOption {
-	return againOption{field, func(s *apiv1.JobSpec) string {
-		if get(s) == 0 {
+	return againOption{field, func(jobSpec *apiv1.JobSpec) string {
+		if get(jobSpec) == 0 {
 			return ""
 		}
-		return withValue(long, strconv.FormatInt(get(s), 10)+"M")
+		return withValue(long, strconv.FormatInt(get(jobSpec), 10)+"M")
 	}}
 }
 
 // spanOption is an option with a length of time.
 func spanOption(field, long string, get func(s *apiv1.JobSpec) int64) againOption {
-	return againOption{field, func(s *apiv1.JobSpec) string {
-		switch ns := get(s); {
+	return againOption{field, func(jobSpec *apiv1.JobSpec) string {
+		switch ns := get(jobSpec); {
 		case ns == 0:
 			return ""
 		case ns < 0:
@@ -143,9 +143,9 @@ func spanOption(field, long string, get func(s *apiv1.JobSpec) int64) againOptio
 // gresOption is an option with generic resources: prefix is what the option
 // does not repeat of their names.
 func gresOption(field, long, prefix string, get func(s *apiv1.JobSpec) []*apiv1.Count) againOption {
-	return againOption{field, func(s *apiv1.JobSpec) string {
+	return againOption{field, func(jobSpec *apiv1.JobSpec) string {
 		var parts []string
-		for _, count := range get(s) {
+		for _, count := range get(jobSpec) {
 			name := strings.TrimPrefix(count.GetName(), "gres/")
 			words := []string{name, count.GetType(), strconv.FormatInt(count.GetN(), 10)}
 			if name == prefix {
@@ -206,8 +206,8 @@ var notRepeated = map[string]bool{
 }
 
 // nodesWanted is the value of --nodes: N, or N-M.
-func nodesWanted(s *apiv1.JobSpec) string {
-	least, most := s.GetMinNodes(), s.GetMaxNodes()
+func nodesWanted(jobSpec *apiv1.JobSpec) string {
+	least, most := jobSpec.GetMinNodes(), jobSpec.GetMaxNodes()
 	switch {
 	case least == 0:
 		return ""
@@ -231,26 +231,26 @@ func withValue(long, value string) string {
 // the quotes. lost names settings that the lines do not repeat; those of the
 // script's own directives hold again by themselves.
 func runAgain(job *apiv1.JobInfo, id string) (lines, lost string) {
-	s := job.GetSpec()
+	jobSpec := job.GetSpec()
 	file := "job-" + id + ".sh"
 	words := []string{"sbatch"}
 	said := map[string]bool{}
 	for _, option := range againOptions() {
-		if text := option.text(s); text != "" {
+		if text := option.text(jobSpec); text != "" {
 			words = append(words, text)
 			said[option.field] = true
 		}
 	}
 	words = append(words, quoted(file))
-	for _, arg := range s.GetArgs() {
+	for _, arg := range jobSpec.GetArgs() {
 		words = append(words, quoted(arg))
 	}
 	var left []string
-	fields := s.ProtoReflect().Descriptor().Fields()
+	fields := jobSpec.ProtoReflect().Descriptor().Fields()
 	for i := range fields.Len() {
 		name := string(fields.Get(i).Name())
-		if s.ProtoReflect().Has(fields.Get(i)) && !said[name] && !notRepeated[name] &&
-			set(s, fields.Get(i)) {
+		if jobSpec.ProtoReflect().Has(fields.Get(i)) && !said[name] && !notRepeated[name] &&
+			set(jobSpec, fields.Get(i)) {
 			left = append(left, strings.ReplaceAll(name, "_", " "))
 		}
 	}
@@ -260,11 +260,11 @@ func runAgain(job *apiv1.JobInfo, id string) (lines, lost string) {
 
 // set tells whether a field was chosen by somebody: an enumeration may be set
 // to what it is anyway.
-func set(s *apiv1.JobSpec, field protoreflect.FieldDescriptor) bool {
+func set(jobSpec *apiv1.JobSpec, field protoreflect.FieldDescriptor) bool {
 	if field.Kind() != protoreflect.EnumKind {
 		return true
 	}
-	return s.ProtoReflect().Get(field).Enum() != 0
+	return jobSpec.ProtoReflect().Get(field).Enum() != 0
 }
 
 // plainWord are the characters that a shell takes as they are.
@@ -284,22 +284,22 @@ func quoted(word string) string {
 
 // ansiQuoted is a word in bash's $'…', byte by byte where that is needed.
 func ansiQuoted(word string) string {
-	var b strings.Builder
-	b.WriteString("$'")
+	var text strings.Builder
+	text.WriteString("$'")
 	for _, r := range word {
 		switch {
 		case r == '\'' || r == '\\':
-			b.WriteByte('\\')
-			b.WriteRune(r)
+			text.WriteByte('\\')
+			text.WriteRune(r)
 		case deceives(r):
 			for _, c := range []byte(string(r)) {
-				b.WriteString(`\x` + hexByte(c))
+				text.WriteString(`\x` + hexByte(c))
 			}
 		default:
-			b.WriteRune(r)
+			text.WriteRune(r)
 		}
 	}
-	return b.String() + "'"
+	return text.String() + "'"
 }
 
 func hexByte(c byte) string {

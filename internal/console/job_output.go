@@ -167,32 +167,37 @@ type outputEvent struct {
 // serveOutput sends what a job writes, from a place of its file on, as
 // server-sent events. The stream ends with the job, with the visitor's token, and
 // when the page is closed; it counts among the open pages of the visitor.
-func (c *Console) serveOutput(w http.ResponseWriter, r *http.Request) {
-	v, err := c.identifyVisitor(r)
+func (c *Console) serveOutput(writer http.ResponseWriter, request *http.Request) {
+	v, err := c.identifyVisitor(request)
 	if err != nil {
-		http.Error(w, "sign in first", http.StatusUnauthorized)
+		http.Error(writer, "sign in first", http.StatusUnauthorized)
 		return
 	}
 	id := v.PathValue("id")
 	from, err := strconv.ParseInt(v.URL.Query().Get("from"), 10, 64)
 	if !tool.ValidTarget(id) || err != nil || from < 0 {
-		http.Error(w, "expected a job, and from=, a place in its file", http.StatusBadRequest)
+		http.Error(writer, "expected a job, and from=, a place in its file", http.StatusBadRequest)
 		return
 	}
 	key := v.id.Key()
 	if !c.live.enter(key) {
-		http.Error(w, fmt.Sprintf("you have %d pages open already", maxStreams), http.StatusTooManyRequests)
+		http.Error(
+			writer,
+			fmt.Sprintf("you have %d pages open already", maxStreams),
+			http.StatusTooManyRequests,
+		)
 		return
 	}
 	defer c.live.leave(key)
-	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("X-Accel-Buffering", "no")
+	writer.Header().Set("Content-Type", "text/event-stream")
+	writer.Header().Set("Cache-Control", "no-store")
+	writer.Header().Set("X-Accel-Buffering", "no")
 	// A browser that connects again says how far it has come.
-	if last, err := strconv.ParseInt(r.Header.Get("Last-Event-Id"), 10, 64); err == nil && last >= 0 {
+	if last, err := strconv.ParseInt(request.Header.Get("Last-Event-Id"), 10, 64); err == nil &&
+		last >= 0 {
 		from = last
 	}
-	c.followOutput(w, v, &apiv1.ReadOutputRequest{
+	c.followOutput(writer, v, &apiv1.ReadOutputRequest{
 		Job:  id,
 		Err:  v.URL.Query().Get("err") != "",
 		From: from,
@@ -200,15 +205,17 @@ func (c *Console) serveOutput(w http.ResponseWriter, r *http.Request) {
 }
 
 // followOutput asks the node each second and hands on what is new.
-func (c *Console) followOutput(w http.ResponseWriter, v *visit, request *apiv1.ReadOutputRequest) {
-	control := http.NewResponseController(w)
+func (c *Console) followOutput(
+	writer http.ResponseWriter, v *visit, request *apiv1.ReadOutputRequest,
+) {
+	control := http.NewResponseController(writer)
 	send := func(event outputEvent) bool {
 		event.Next = request.From
 		data, err := json.Marshal(event)
 		if err != nil {
 			return false
 		}
-		_, err = fmt.Fprintf(w, "id: %d\ndata: %s\n\n", request.From, data)
+		_, err = fmt.Fprintf(writer, "id: %d\ndata: %s\n\n", request.From, data)
 		return err == nil && control.Flush() == nil
 	}
 	ticker := time.NewTicker(outputEvery)
@@ -227,7 +234,7 @@ func (c *Console) followOutput(w http.ResponseWriter, v *visit, request *apiv1.R
 		switch {
 		case quiet && time.Since(heard) < beat:
 		case quiet:
-			if _, err := fmt.Fprint(w, ": open\n\n"); err != nil || control.Flush() != nil {
+			if _, err := fmt.Fprint(writer, ": open\n\n"); err != nil || control.Flush() != nil {
 				return
 			}
 			heard = time.Now()

@@ -101,26 +101,26 @@ func (l *live) leave(user string) {
 // server-sent events. It carries nothing else: what a visitor may see of the
 // change he finds out by reading his page again. The stream ends when his
 // token does.
-func (c *Console) serveLive(w http.ResponseWriter, r *http.Request) {
-	v, err := c.identifyVisitor(r)
+func (c *Console) serveLive(writer http.ResponseWriter, request *http.Request) {
+	v, err := c.identifyVisitor(request)
 	if err != nil {
-		http.Error(w, "sign in first", http.StatusUnauthorized)
+		http.Error(writer, "sign in first", http.StatusUnauthorized)
 		return
 	}
 	key := v.id.Key()
 	if !c.live.enter(key) {
 		http.Error(
-			w,
+			writer,
 			fmt.Sprintf("you have %d pages open already", maxStreams),
 			http.StatusTooManyRequests,
 		)
 		return
 	}
 	defer c.live.leave(key)
-	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("X-Accel-Buffering", "no")
-	control := http.NewResponseController(w)
+	writer.Header().Set("Content-Type", "text/event-stream")
+	writer.Header().Set("Cache-Control", "no-store")
+	writer.Header().Set("X-Accel-Buffering", "no")
+	control := http.NewResponseController(writer)
 	ticker := time.NewTicker(beat)
 	defer ticker.Stop()
 	for {
@@ -128,7 +128,8 @@ func (c *Console) serveLive(w http.ResponseWriter, r *http.Request) {
 		if ended {
 			return
 		}
-		if _, err := fmt.Fprintf(w, "data: %d\n\n", seq); err != nil || control.Flush() != nil {
+		if _, err := fmt.Fprintf(writer, "data: %d\n\n", seq); err != nil ||
+			control.Flush() != nil {
 			return
 		}
 		waiting := true
@@ -137,13 +138,14 @@ func (c *Console) serveLive(w http.ResponseWriter, r *http.Request) {
 			case <-changed:
 				waiting = false
 			case <-ticker.C:
-				if _, err := c.identifyVisitor(r); err != nil {
+				if _, err := c.identifyVisitor(request); err != nil {
 					return
 				}
-				if _, err := fmt.Fprint(w, ": open\n\n"); err != nil || control.Flush() != nil {
+				if _, err := fmt.Fprint(writer, ": open\n\n"); err != nil ||
+					control.Flush() != nil {
 					return
 				}
-			case <-r.Context().Done():
+			case <-request.Context().Done():
 				return
 			}
 		}

@@ -42,15 +42,15 @@ type kept struct {
 }
 
 // beginLogin sends somebody to the identity provider.
-func (c *Console) beginLogin(w http.ResponseWriter, r *http.Request) {
-	next := ownPath(r.URL.Query().Get("next"))
+func (c *Console) beginLogin(writer http.ResponseWriter, request *http.Request) {
+	next := ownPath(request.URL.Query().Get("next"))
 	if c.cfg.Login == nil {
-		http.NotFound(w, r)
+		http.NotFound(writer, request)
 		return
 	}
-	address, attempt, err := c.cfg.Login.Begin(r.Context())
+	address, attempt, err := c.cfg.Login.Begin(request.Context())
 	if err != nil {
-		c.refuseLogin(w, r, next, err)
+		c.refuseLogin(writer, request, next, err)
 		return
 	}
 	text, err := json.Marshal(attempt)
@@ -62,36 +62,36 @@ func (c *Console) beginLogin(w http.ResponseWriter, r *http.Request) {
 		})
 	}
 	if err != nil {
-		c.refuseLogin(w, r, next, err)
+		c.refuseLogin(writer, request, next, err)
 		return
 	}
-	http.SetCookie(w, c.attemptCookie(r, c.seal(text), int(loginPatience/time.Second)))
-	http.Redirect(w, r, address, http.StatusSeeOther)
+	http.SetCookie(writer, c.attemptCookie(request, c.seal(text), int(loginPatience/time.Second)))
+	http.Redirect(writer, request, address, http.StatusSeeOther)
 }
 
 // finishLogin takes who comes back from the provider.
-func (c *Console) finishLogin(w http.ResponseWriter, r *http.Request) {
+func (c *Console) finishLogin(writer http.ResponseWriter, request *http.Request) {
 	if c.cfg.Login == nil {
-		http.NotFound(w, r)
+		http.NotFound(writer, request)
 		return
 	}
 	// An attempt serves once.
-	http.SetCookie(w, c.attemptCookie(r, "", -1))
-	began, err := c.readAttempt(r)
+	http.SetCookie(writer, c.attemptCookie(request, "", -1))
+	began, err := c.readAttempt(request)
 	if err != nil {
-		c.refuseLogin(w, r, "/", err)
+		c.refuseLogin(writer, request, "/", err)
 		return
 	}
-	token, err := c.cfg.Login.Finish(r.Context(), began.Attempt, r.URL.Query())
+	token, err := c.cfg.Login.Finish(request.Context(), began.Attempt, request.URL.Query())
 	if err == nil {
 		_, err = c.cfg.Verify(token)
 	}
 	if err != nil {
-		c.refuseLogin(w, r, began.Next, err)
+		c.refuseLogin(writer, request, began.Next, err)
 		return
 	}
-	http.SetCookie(w, c.cookie(r, token, 0))
-	http.Redirect(w, r, began.Next, http.StatusSeeOther)
+	http.SetCookie(writer, c.cookie(request, token, 0))
+	http.Redirect(writer, request, began.Next, http.StatusSeeOther)
 }
 
 // errNoAttempt tells somebody who came back to another browser, too late, or after the console
@@ -99,8 +99,8 @@ func (c *Console) finishLogin(w http.ResponseWriter, r *http.Request) {
 var errNoAttempt = errors.New("no login is under way in this browser, or it took too long: sign in again")
 
 // readAttempt is the login that is under way in a browser.
-func (c *Console) readAttempt(r *http.Request) (kept, error) {
-	cookie, err := r.Cookie(loginCookie)
+func (c *Console) readAttempt(request *http.Request) (kept, error) {
+	cookie, err := request.Cookie(loginCookie)
 	if err != nil {
 		return kept{}, errNoAttempt
 	}
@@ -112,15 +112,19 @@ func (c *Console) readAttempt(r *http.Request) (kept, error) {
 	return began, nil
 }
 
-func (c *Console) refuseLogin(w http.ResponseWriter, r *http.Request, next string, err error) {
-	c.cfg.Log.Info("a login by the identity provider failed", "error", err, "from", r.RemoteAddr)
-	c.writeSignIn(w, r, signInPage{Next: next, Wrong: err.Error()}, http.StatusForbidden)
+func (c *Console) refuseLogin(
+	writer http.ResponseWriter, request *http.Request, next string, err error,
+) {
+	c.cfg.Log.Info(
+		"a login by the identity provider failed", "error", err, "from", request.RemoteAddr,
+	)
+	c.writeSignIn(writer, request, signInPage{Next: next, Wrong: err.Error()}, http.StatusForbidden)
 }
 
 // attemptCookie is out of reach of scripts. The provider's answer is a link that is followed, with
 // which browsers send it.
-func (c *Console) attemptCookie(r *http.Request, value string, age int) *http.Cookie {
-	cookie := c.cookie(r, value, age)
+func (c *Console) attemptCookie(request *http.Request, value string, age int) *http.Cookie {
+	cookie := c.cookie(request, value, age)
 	cookie.Name = loginCookie
 	cookie.Path = "/sign-in"
 	return cookie

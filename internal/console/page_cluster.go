@@ -136,7 +136,7 @@ func (c *Console) clusterPage(v *visit) (answer, error) {
 }
 
 func partitionRows(list []*apiv1.PartitionInfo) []partitionRow {
-	var out []partitionRow
+	var rows []partitionRow
 	for _, partition := range list {
 		state := spec.PartitionState(partition.GetState()).String()
 		row := partitionRow{
@@ -160,9 +160,9 @@ func partitionRows(list []*apiv1.PartitionInfo) []partitionRow {
 			row.DefaultTime = limitText(partition.GetDefaultTime())
 		}
 		row.Access = accessOf(partition)
-		out = append(out, row)
+		rows = append(rows, row)
 	}
-	return out
+	return rows
 }
 
 // accessOf says who may use a partition.
@@ -186,7 +186,7 @@ func accessOf(partition *apiv1.PartitionInfo) string {
 }
 
 func qosRows(list []*apiv1.Qos) []qosRow {
-	var out []qosRow
+	var rows []qosRow
 	for _, qos := range list {
 		row := qosRow{
 			Name:     render.Clean(qos.GetName()),
@@ -208,10 +208,10 @@ func qosRows(list []*apiv1.Qos) []qosRow {
 			-1,
 			64,
 		)
-		out = append(out, row)
+		rows = append(rows, row)
 	}
-	slices.SortFunc(out, func(a, b qosRow) int { return strings.Compare(a.Name, b.Name) })
-	return out
+	slices.SortFunc(rows, func(a, b qosRow) int { return strings.Compare(a.Name, b.Name) })
+	return rows
 }
 
 // byStart orders reservations.
@@ -223,7 +223,7 @@ func byStart(a, b *apiv1.ReservationInfo) int {
 }
 
 func reservationRows(list []*apiv1.ReservationInfo) []reservationRow {
-	var out []reservationRow
+	var rows []reservationRow
 	for _, reservation := range slices.SortedFunc(slices.Values(list), byStart) {
 		who := slices.Concat(
 			reservation.GetUsers(),
@@ -235,8 +235,8 @@ func reservationRows(list []*apiv1.ReservationInfo) []reservationRow {
 		if t := render.TRESText(reservation.GetTres()); t != "" {
 			what += ", " + spaceList(t)
 		}
-		out = append(
-			out,
+		rows = append(
+			rows,
 			reservationRow{
 				Name:  render.Clean(reservation.GetName()),
 				Who:   render.Clean(strings.Join(who, ", ")),
@@ -251,7 +251,7 @@ func reservationRows(list []*apiv1.ReservationInfo) []reservationRow {
 			},
 		)
 	}
-	return out
+	return rows
 }
 
 // nodeCount is a number of nodes in words.
@@ -310,51 +310,51 @@ func calendarOf(list []*apiv1.ReservationInfo, now int64) *calendar {
 }
 
 func controllerRows(list []*apiv1.ControllerInfo) []controllerRow {
-	var out []controllerRow
-	for _, ctl := range list {
+	var rows []controllerRow
+	for _, controller := range list {
 		row := controllerRow{
-			Name:    render.Clean(ctl.GetName()),
-			Address: render.Clean(ctl.GetAddress()),
-			Role:    render.Clean(ctl.GetRole()),
+			Name:    render.Clean(controller.GetName()),
+			Address: render.Clean(controller.GetAddress()),
+			Role:    render.Clean(controller.GetRole()),
 			Class:   "ok",
-			Version: render.Clean(ctl.GetVersion()),
-			Lag:     formatNumber(ctl.GetLag()),
+			Version: render.Clean(controller.GetVersion()),
+			Lag:     formatNumber(controller.GetLag()),
 		}
 		switch {
-		case ctl.GetRole() == "":
-			row.Role = render.Clean(cmp.Or(ctl.GetError(), "no answer"))
+		case controller.GetRole() == "":
+			row.Role = render.Clean(cmp.Or(controller.GetError(), "no answer"))
 			row.Class = "bad"
 			row.Lag = ""
-		case ctl.GetRole() != "leader":
+		case controller.GetRole() != "leader":
 			row.Class = "busy"
-			row.Clock = strconv.FormatInt(ctl.GetClockAhead()/1e6, 10) + " ms"
+			row.Clock = strconv.FormatInt(controller.GetClockAhead()/1e6, 10) + " ms"
 		}
-		out = append(out, row)
+		rows = append(rows, row)
 	}
-	return out
+	return rows
 }
 
 // agentGroups are the nodes by the version of their agent. Those that have
 // never registered have none.
 func agentGroups(nodes []*apiv1.NodeInfo, own string) []agentGroup {
 	byVersion := map[string][]string{}
-	for _, n := range nodes {
-		byVersion[n.GetVersion()] = append(byVersion[n.GetVersion()], n.GetName())
+	for _, node := range nodes {
+		byVersion[node.GetVersion()] = append(byVersion[node.GetVersion()], node.GetName())
 	}
 	versions := make([]string, 0, len(byVersion))
 	for version := range byVersion {
 		versions = append(versions, version)
 	}
 	slices.Sort(versions)
-	var out []agentGroup
+	var groups []agentGroup
 	for _, version := range versions {
 		names := byVersion[version]
 		text := strings.Join(names[:min(len(names), maxNames)], ", ")
 		if len(names) > maxNames {
 			text += " and " + formatNumber(len(names)-maxNames) + " more"
 		}
-		out = append(
-			out,
+		groups = append(
+			groups,
 			agentGroup{
 				Version: cmp.Or(render.Clean(version), "never registered"),
 				Count:   formatNumber(len(names)),
@@ -363,7 +363,7 @@ func agentGroups(nodes []*apiv1.NodeInfo, own string) []agentGroup {
 			},
 		)
 	}
-	return out
+	return groups
 }
 
 // hostRows are certificates, those first that need somebody.
@@ -401,18 +401,18 @@ func hostRows(reply *apiv1.ListHostsReply) (rows []hostRow, more int) {
 // configRows are the keys of the configuration that are set, by name. Keys of
 // nodes and partitions are on their own pages.
 func configRows(reply *apiv1.GetConfigReply) []fact {
-	var out []fact
-	for _, e := range reply.GetEntries() {
-		if e.GetRecord() == "" {
-			out = append(
-				out,
-				fact{Name: render.Clean(e.GetKey()), Value: render.Clean(e.GetValue())},
+	var facts []fact
+	for _, entry := range reply.GetEntries() {
+		if entry.GetRecord() == "" {
+			facts = append(
+				facts,
+				fact{Name: render.Clean(entry.GetKey()), Value: render.Clean(entry.GetValue())},
 			)
 		}
 	}
 	slices.SortStableFunc(
-		out,
+		facts,
 		func(a, b fact) int { return strings.Compare(strings.ToLower(a.Name), strings.ToLower(b.Name)) },
 	)
-	return out
+	return facts
 }

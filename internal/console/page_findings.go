@@ -67,11 +67,11 @@ type ladderLine struct {
 
 func findingWindows() []string { return []string{"1d", "7d", "30d"} }
 
-func readFindingsChoice(q url.Values) (findingsChoice, error) {
+func readFindingsChoice(query url.Values) (findingsChoice, error) {
 	choice := findingsChoice{
-		Window:  cmp.Or(q.Get("window"), "7d"),
-		User:    strings.TrimSpace(q.Get("user")),
-		Account: strings.TrimSpace(q.Get("account")),
+		Window:  cmp.Or(query.Get("window"), "7d"),
+		User:    strings.TrimSpace(query.Get("user")),
+		Account: strings.TrimSpace(query.Get("account")),
 	}
 	if !slices.Contains(findingWindows(), choice.Window) {
 		return choice, spec.Refuse(spec.CodeBadRequest, "window is one of 1d, 7d and 30d")
@@ -99,20 +99,20 @@ func (c *Console) findingsPage(v *visit) (answer, error) {
 	}
 	span, _ := tool.ParseWindow(choice.Window)
 	end := time.Now().UnixNano()
-	ask := func(name string) (*apiv1.ReportReply, error) {
-		q := &apiv1.ReportQuery{
+	request := func(name string) (*apiv1.ReportReply, error) {
+		query := &apiv1.ReportQuery{
 			Report: name, Start: end - span, End: end, Zone: time.Local.String(), Top: maxFindings,
 		}
 		if choice.User != "" {
-			q.Users = []string{choice.User}
+			query.Users = []string{choice.User}
 		}
 		if choice.Account != "" {
-			q.Accounts = []string{choice.Account}
+			query.Accounts = []string{choice.Account}
 		}
-		return callAPI[*apiv1.ReportReply](v, tool.MethodAcctReport, q)
+		return callAPI[*apiv1.ReportReply](v, tool.MethodAcctReport, query)
 	}
 	data := findingsData{Choice: choice, Windows: findingWindows(), Command: choice.command()}
-	list, err := ask("findings")
+	list, err := request("findings")
 	if err != nil {
 		return answer{}, err
 	}
@@ -120,18 +120,18 @@ func (c *Console) findingsPage(v *visit) (answer, error) {
 		data.Behind = formatNumber(behind)
 	}
 	data.addFindings(list)
-	followed, err := ask("findings followed")
+	followed, err := request("findings followed")
 	if err != nil {
 		return answer{}, err
 	}
 	data.addFollowed(followed)
-	unlike, err := ask("findings unlike")
+	unlike, err := request("findings unlike")
 	if err != nil {
 		return answer{}, err
 	}
 	data.addUnlike(unlike)
 	if choice.User == "" && choice.Account == "" {
-		sum, err := ask("findings sum")
+		sum, err := request("findings sum")
 		if err != nil {
 			return answer{}, err
 		}
@@ -140,14 +140,14 @@ func (c *Console) findingsPage(v *visit) (answer, error) {
 	return answer{page: "findings", title: "Findings", data: data}, nil
 }
 
-func (d *findingsData) addFindings(rep *apiv1.ReportReply) {
+func (d *findingsData) addFindings(reply *apiv1.ReportReply) {
 	unit := ""
-	for _, column := range rep.GetColumns() {
+	for _, column := range reply.GetColumns() {
 		if column.GetName() == "value" {
 			unit = render.Clean(column.GetUnit())
 		}
 	}
-	for i, row := range render.ReportRows(rep) {
+	for i, row := range render.ReportRows(reply) {
 		who, what := row.Whose()
 		if row.Money("value") != "-" {
 			d.Money = strings.TrimSpace("Value " + unit)
@@ -181,9 +181,9 @@ func dashed(figure string) string {
 
 func questionLink(question string) string { return "/sql?" + url.Values{"q": {question}}.Encode() }
 
-func (d *findingsData) addFollowed(rep *apiv1.ReportReply) {
+func (d *findingsData) addFollowed(reply *apiv1.ReportReply) {
 	saved := int64(0)
-	for _, row := range render.ReportRows(rep) {
+	for _, row := range render.ReportRows(reply) {
 		if row.Text("resource") == "gpu" {
 			saved += row.Number("saved_us")
 		}
@@ -205,8 +205,8 @@ func (d *findingsData) addFollowed(rep *apiv1.ReportReply) {
 	d.Saved = fmt.Sprintf("%.2f", float64(saved)/3.6e9)
 }
 
-func (d *findingsData) addUnlike(rep *apiv1.ReportReply) {
-	for _, row := range render.ReportRows(rep) {
+func (d *findingsData) addUnlike(reply *apiv1.ReportReply) {
+	for _, row := range render.ReportRows(reply) {
 		who, what := row.Whose()
 		d.Unlike = append(d.Unlike, unlikeLine{
 			Job:     row.RunText(),
@@ -225,12 +225,12 @@ func (d *findingsData) addUnlike(rep *apiv1.ReportReply) {
 	}
 }
 
-func (d *findingsData) addLadder(rep *apiv1.ReportReply) {
+func (d *findingsData) addLadder(reply *apiv1.ReportReply) {
 	longest := int64(1)
-	for _, row := range render.ReportRows(rep) {
+	for _, row := range render.ReportRows(reply) {
 		longest = max(longest, row.Number("gpu_us"))
 	}
-	for _, row := range render.ReportRows(rep) {
+	for _, row := range render.ReportRows(reply) {
 		if row.Number("gpu_us") == 0 {
 			continue
 		}

@@ -152,10 +152,10 @@ func (c *Console) gpusPage(v *visit) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	q := v.URL.Query()
-	page, _ := strconv.Atoi(q.Get("page"))
+	query := v.URL.Query()
+	page, _ := strconv.Atoi(query.Get("page"))
 	data := gpusData{
-		Choice: gpuChoice{Query: q.Get("q"), State: q.Get("state"), Page: max(page, 1)},
+		Choice: gpuChoice{Query: query.Get("q"), State: query.Get("state"), Page: max(page, 1)},
 		Hidden: len(nodes.GetNodes()) == 0,
 	}
 	if !slices.Contains(gpuStates(), data.Choice.State) {
@@ -191,7 +191,7 @@ func (d *gpusData) collect(nodes *apiv1.ListNodesReply, jobs *apiv1.ListJobsRepl
 		for _, gpu := range render.AllGPUs(node) {
 			trouble := render.TroubleOf(node, gpu, now)
 			job := holders[gpu.GetJobUid()]
-			row := newGPURow(node, gpu, job, trouble, now)
+			row := newGPURow(node, gpu, job, trouble, text)
 			indexes[gpu.GetUuid()] = row.Index
 			line := types[gpu.GetType()]
 			if line == nil {
@@ -334,14 +334,14 @@ func newGPURow(
 	gpu *apiv1.GpuInfo,
 	job *apiv1.JobInfo,
 	trouble render.GPUTrouble,
-	now int64,
+	text *render.JobView,
 ) gpuRow {
 	row := gpuRow{
 		Key:      gpu.GetUuid(),
 		Node:     render.Clean(node.GetName()),
 		NodeLink: "/node/" + node.GetName(),
 		Index:    gpuNumber(gpu),
-		Class:    gpuClass(node, gpu, now),
+		Class:    gpuClass(node, gpu, text.Now),
 		Type:     render.Clean(gpu.GetType()),
 		Model:    render.Clean(cmp.Or(gpu.GetModel(), gpu.GetType())),
 		UUID:     render.Clean(gpu.GetUuid()),
@@ -364,6 +364,8 @@ func newGPURow(
 		row.JobLink = "/job/" + row.Job
 	}
 	if job != nil {
+		// A task of an array has the name that the queue shows.
+		row.Job = text.ID(render.JobRow{JobInfo: job, Task: -1})
 		row.JobName = render.Clean(job.GetSpec().GetName())
 		row.User = render.Clean(job.GetUser())
 	}
@@ -389,7 +391,7 @@ func newIdleLine(
 	text *render.JobView,
 ) idleLine {
 	since := idle.GetAt() - idle.GetIdle()
-	out := idleLine{
+	line := idleLine{
 		Key:      "idle " + row.Key,
 		Node:     row.Node,
 		NodeLink: row.NodeLink,
@@ -401,16 +403,16 @@ func newIdleLine(
 		since:    since,
 	}
 	if job != nil {
-		out.Known = true
-		out.Job = newJobLine(job, text)
+		line.Known = true
+		line.Job = newJobLine(job, text)
 	}
 	switch {
 	case idle.GetCancel() > text.Now:
-		out.Then = "cancelled in " + render.Span(idle.GetCancel()-text.Now) + " unless it is used"
+		line.Then = "cancelled in " + render.Span(idle.GetCancel()-text.Now) + " unless it is used"
 	case idle.GetWarned():
-		out.Then = "its user is warned"
+		line.Then = "its user is warned"
 	}
-	return out
+	return line
 }
 
 // addEvents lists what happened to the GPUs of a node that fit the filter. What

@@ -69,6 +69,12 @@ func TestGPUsPage(t *testing.T) {
 	if len(d.Idle) != 1 || d.Idle[0].Job.User != "ada" || d.Idle[0].For != "35 min" || !strings.HasPrefix(d.Idle[0].Then, "cancelled in 25 min") {
 		t.Errorf("idle: %+v", d.Idle)
 	}
+	jobs.Jobs[0].ArrayJobId, jobs.Jobs[0].ArrayTask = 5, 2
+	task := gpusData{Choice: gpuChoice{Page: 1}}
+	task.collect(nodes, jobs)
+	if row := task.Rows[0]; row.Job != "5_2" || row.JobLink != "/job/7" {
+		t.Errorf("a GPU of task 2 of array 5 names job %q, link %s", row.Job, row.JobLink)
+	}
 	if len(d.Types) != 2 || d.Types[0] != (gpuTypeLine{Name: "h100", Link: "/gpus?q=h100", All: 4, Used: 2, Idle: 1, Fault: 1, Lost: 1, Bar: 500}) {
 		t.Errorf("types: %+v", d.Types)
 	}

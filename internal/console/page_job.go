@@ -48,7 +48,7 @@ type whyPart struct {
 	Title string
 	Lead  string
 	Lines []string
-	Rows  string // of a table, laid out as the command does
+	Rows  []string // of a table, laid out as the command does
 }
 
 // fact is a word about the job with its value.
@@ -133,26 +133,26 @@ func (c *Console) jobPage(v *visit) (answer, error) {
 // describe is what the record of a job says.
 func (v *visit) describe(job *apiv1.JobInfo, text *render.JobView) jobData {
 	state, _ := render.StateNames(job)
-	s := job.GetSpec()
+	jobSpec := job.GetSpec()
 	data := jobData{
 		ID:     text.ID(render.JobRow{JobInfo: job, Task: -1}),
 		Number: strconv.FormatUint(uint64(job.GetJobId()), 10),
-		Name:   render.Clean(s.GetName()),
+		Name:   render.Clean(jobSpec.GetName()),
 		User:   render.Clean(job.GetUser()),
 		Account: render.Clean(
-			s.GetAccount(),
+			jobSpec.GetAccount(),
 		),
 		State: strings.ToLower(state),
 		Class: stateClass(job),
-		Again: render.Clean(s.GetSubmitLine()),
+		Again: render.Clean(jobSpec.GetSubmitLine()),
 	}
 	if job.GetArrayJobId() != 0 {
 		data.Tasks = "/queue?q=" + strconv.FormatUint(uint64(job.GetArrayJobId()), 10) + "_"
 	}
 	data.Life = life(job, text.Now)
 	data.Facts = v.facts(job, text)
-	for _, n := range job.GetAllocation() {
-		data.Nodes = append(data.Nodes, nodeOf(n))
+	for _, allocation := range job.GetAllocation() {
+		data.Nodes = append(data.Nodes, nodeOf(allocation))
 	}
 	for _, st := range job.GetSteps() {
 		data.Steps = append(data.Steps, stepOf(st, text.Now))
@@ -163,13 +163,13 @@ func (v *visit) describe(job *apiv1.JobInfo, text *render.JobView) jobData {
 // life are the points in the life of a job that the controller knows.
 func life(job *apiv1.JobInfo, now int64) []stage {
 	state := spec.JobState(job.GetState())
-	out := []stage{{Name: "submitted", At: newMoment(job.GetSubmit()), Class: "past"}}
+	stages := []stage{{Name: "submitted", At: newMoment(job.GetSubmit()), Class: "past"}}
 	add := func(name, class string, at, since int64) {
 		st := stage{Name: name, At: newMoment(at), Class: class}
 		if since > 0 && at >= since {
 			st.After = render.ShortSpan(at - since)
 		}
-		out = append(out, st)
+		stages = append(stages, st)
 	}
 	if e := job.GetEligible(); e > job.GetSubmit() && e <= now {
 		add("eligible", "past", e, job.GetSubmit())
@@ -186,23 +186,23 @@ func life(job *apiv1.JobInfo, now int64) []stage {
 	case state != spec.Pending && job.GetEnd() > 0:
 		add("ends at the latest", "ahead", job.GetEnd(), now)
 	}
-	return out
+	return stages
 }
 
 func (v *visit) facts(job *apiv1.JobInfo, text *render.JobView) []fact {
-	s := job.GetSpec()
-	var out []fact
+	jobSpec := job.GetSpec()
+	var facts []fact
 	add := func(name, value string) {
 		if value != "" {
-			out = append(out, fact{Name: name, Value: render.Clean(value)})
+			facts = append(facts, fact{Name: name, Value: render.Clean(value)})
 		}
 	}
 	add("partition", strings.ReplaceAll(job.GetPartition(), ",", ", "))
 	add("QOS", render.QOSOf(job))
 	add("priority", formatNumber(job.GetPriority()))
 	add("asked for", spaceList(render.TRESText(job.GetReqTres())))
-	if a := job.GetAllocTres(); a != nil && spec.JobState(job.GetState()) != spec.Pending {
-		add("holds", spaceList(render.TRESText(a)))
+	if tres := job.GetAllocTres(); tres != nil && spec.JobState(job.GetState()) != spec.Pending {
+		add("holds", spaceList(render.TRESText(tres)))
 	}
 	limit := "none"
 	if job.GetTimeLimit() >= 0 {
@@ -223,15 +223,15 @@ func (v *visit) facts(job *apiv1.JobInfo, text *render.JobView) []fact {
 		add("exit", exit)
 	}
 	add("dependency", job.GetDependency())
-	add("constraint", s.GetConstraint())
-	add("reservation", s.GetReservation())
-	add("licences", render.LicencesText(s))
-	add("working folder", s.GetWorkDir())
+	add("constraint", jobSpec.GetConstraint())
+	add("reservation", jobSpec.GetReservation())
+	add("licences", render.LicencesText(jobSpec))
+	add("working folder", jobSpec.GetWorkDir())
 	add("command", render.CommandLine(job))
 	add("output", cmp.Or(job.GetStdout(), text.Stdout(job)))
-	add("comment", s.GetComment())
-	add("submitted on", s.GetSubmitHost())
-	return out
+	add("comment", jobSpec.GetComment())
+	add("submitted on", jobSpec.GetSubmitHost())
+	return facts
 }
 
 // spaceList lets a list break between its parts.
@@ -251,24 +251,26 @@ func nodeOf(node *apiv1.NodeAlloc) jobNode {
 		Memory: formatMemory(node.GetMem()),
 		Done:   node.GetDone(),
 	}
-	for _, g := range node.GetGpus() {
+	for _, gpu := range node.GetGpus() {
 		out.GPUs = append(
 			out.GPUs,
 			jobGPU{
-				Index: formatNumber(g.GetIndex()),
-				UUID:  render.Clean(g.GetUuid()),
-				Type:  render.Clean(g.GetType()),
+				Index: formatNumber(gpu.GetIndex()),
+				UUID:  render.Clean(gpu.GetUuid()),
+				Type:  render.Clean(gpu.GetType()),
 			},
 		)
 	}
-	for _, g := range node.GetShares() {
+	for _, share := range node.GetShares() {
 		out.GPUs = append(
 			out.GPUs,
 			jobGPU{
-				Index: formatNumber(g.GetIndex()),
-				UUID:  render.Clean(g.GetUuid()),
-				Type:  render.Clean(g.GetType()),
-				Part:  fmt.Sprintf("%s %d of %d", render.Clean(g.GetName()), g.GetN(), g.GetOf()),
+				Index: formatNumber(share.GetIndex()),
+				UUID:  render.Clean(share.GetUuid()),
+				Type:  render.Clean(share.GetType()),
+				Part: fmt.Sprintf(
+					"%s %d of %d", render.Clean(share.GetName()), share.GetN(), share.GetOf(),
+				),
 			},
 		)
 	}
@@ -304,8 +306,8 @@ func stepOf(step *apiv1.StepInfo, now int64) jobStep {
 func (d *jobData) explain(reply *apiv1.WhyReply, text *render.JobView) {
 	view := &render.WhyView{JobView: *text, Asked: d.ID}
 	view.Now = reply.GetNow()
-	for _, f := range reply.GetGpuFaults() {
-		d.Faults = append(d.Faults, render.Clean(render.FaultText(f)))
+	for _, fault := range reply.GetGpuFaults() {
+		d.Faults = append(d.Faults, render.Clean(render.FaultText(fault)))
 	}
 	if spec.JobState(reply.GetJob().GetState()) != spec.Pending {
 		d.Verdict = render.Clean(strings.TrimSpace(strings.SplitN(view.Text(reply), "\n", 2)[0]))
@@ -313,19 +315,17 @@ func (d *jobData) explain(reply *apiv1.WhyReply, text *render.JobView) {
 	}
 	for _, part := range view.Parts(reply) {
 		out := whyPart{Title: part.Title}
-		var rows []string
 		for i, text := range part.Lines {
 			row, isRow := strings.CutPrefix(text, "  ")
 			switch {
 			case isRow:
-				rows = append(rows, render.Clean(row))
+				out.Rows = append(out.Rows, render.Clean(row))
 			case i == 0 && part.Title == "Why":
 				out.Lead = render.Clean(text)
 			default:
 				out.Lines = append(out.Lines, render.Clean(text))
 			}
 		}
-		out.Rows = strings.Join(rows, "\n")
 		d.Why = append(d.Why, out)
 	}
 }

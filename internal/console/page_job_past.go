@@ -97,28 +97,31 @@ func (d *pastData) describe(report *apiv1.JobReportReply) {
 	}
 	add(&d.Run, "submitted with", run.GetSubmitLine())
 	longest := int64(1)
-	for _, p := range report.GetPeriods() {
-		longest = max(longest, cmp.Or(p.GetTo(), report.GetNow())-p.GetFrom())
+	for _, reasonPeriod := range report.GetPeriods() {
+		longest = max(longest, cmp.Or(reasonPeriod.GetTo(), report.GetNow())-reasonPeriod.GetFrom())
 	}
-	for _, p := range report.GetPeriods() {
-		took := cmp.Or(p.GetTo(), report.GetNow()) - p.GetFrom()
+	for _, reasonPeriod := range report.GetPeriods() {
+		took := cmp.Or(reasonPeriod.GetTo(), report.GetNow()) - reasonPeriod.GetFrom()
 		if took < tool.Second {
 			continue
 		}
 		d.Waited = append(
 			d.Waited,
 			period{
-				Reason: render.Clean(cmp.Or(p.GetReason().GetCode(), "None")),
-				Detail: render.Clean(p.GetReason().GetDetail()),
+				Reason: render.Clean(cmp.Or(reasonPeriod.GetReason().GetCode(), "None")),
+				Detail: render.Clean(reasonPeriod.GetReason().GetDetail()),
 				Span:   render.Span(took),
-				At:     newMoment(p.GetFrom()),
+				At:     newMoment(reasonPeriod.GetFrom()),
 				Bar:    max(inThousandths(took, longest), 5),
 			},
 		)
 	}
 	d.describeUse(report)
-	for _, a := range report.GetAdvice() {
-		d.Advice = append(d.Advice, advice{render.Clean(a.GetText()), render.Clean(a.GetChange())})
+	for _, usageAdvice := range report.GetAdvice() {
+		d.Advice = append(
+			d.Advice,
+			advice{render.Clean(usageAdvice.GetText()), render.Clean(usageAdvice.GetChange())},
+		)
 	}
 }
 

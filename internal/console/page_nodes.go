@@ -59,10 +59,12 @@ func (c *Console) nodesPage(v *visit) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	q := v.URL.Query()
-	page, _ := strconv.Atoi(q.Get("page"))
+	query := v.URL.Query()
+	page, _ := strconv.Atoi(query.Get("page"))
 	page = max(page, 1)
-	data := nodesData{Query: q.Get("q"), State: q.Get("state"), Hidden: len(reply.GetNodes()) == 0}
+	data := nodesData{
+		Query: query.Get("q"), State: query.Get("state"), Hidden: len(reply.GetNodes()) == 0,
+	}
 	data.Figures = nodeFigures(reply.GetNodes(), reply.GetNow())
 	link := func(state string, page int) string {
 		out := url.Values{}
@@ -85,19 +87,19 @@ func (c *Console) nodesPage(v *visit) (answer, error) {
 	}
 	words := strings.Fields(strings.ToLower(data.Query))
 	var found []*apiv1.NodeInfo
-	for _, n := range reply.GetNodes() {
-		if (data.State == "" || render.StateOf(n).Matches(data.State)) && nodeHas(n, words) {
-			found = append(found, n)
+	for _, node := range reply.GetNodes() {
+		if (data.State == "" || render.StateOf(node).Matches(data.State)) && nodeHas(node, words) {
+			found = append(found, node)
 		}
 	}
 	data.Found, data.Named = len(found), len(found) <= 128
-	for _, n := range found {
-		data.Map = append(data.Map, mapOf(n, reply.GetNow()))
+	for _, node := range found {
+		data.Map = append(data.Map, mapOf(node, reply.GetNow()))
 	}
 	data.From = min((page-1)*nodesOnPage, len(found))
 	data.To = min(data.From+nodesOnPage, len(found))
-	for _, n := range found[data.From:data.To] {
-		data.Rows = append(data.Rows, nodeRow(n, reply.GetNow()))
+	for _, node := range found[data.From:data.To] {
+		data.Rows = append(data.Rows, nodeRow(node, reply.GetNow()))
 	}
 	if page > 1 {
 		data.Before = link(data.State, page-1)
@@ -138,8 +140,8 @@ func nodeClass(node *apiv1.NodeInfo) string {
 	return "busy"
 }
 
-func nodeState(n *apiv1.NodeInfo) string {
-	state := render.StateOf(n)
+func nodeState(node *apiv1.NodeInfo) string {
+	state := render.StateOf(node)
 	long, _ := state.Words()
 	return long + state.Suffix()
 }
@@ -202,25 +204,31 @@ func inThousandths(part, whole int64) int {
 
 func nodeRow(node *apiv1.NodeInfo, now int64) nodeLine {
 	used := int64(0)
-	for _, g := range node.GetGpus() {
-		if g.GetAllocated() {
+	for _, gpu := range node.GetGpus() {
+		if gpu.GetAllocated() {
 			used++
 		}
 	}
-	out := nodeLine{Name: render.Clean(node.GetName()), Link: "/node/" + node.GetName(), State: nodeState(node), Class: nodeClass(node), Partitions: render.Clean(strings.Join(node.GetPartitions(), ", ")),
-		CPUs: formatNumber(node.GetCpusAlloc()) + " / " + formatNumber(node.GetCpus()), CPUBar: inThousandths(node.GetCpusAlloc(), node.GetCpus()),
-		Memory: formatMemory(node.GetMemAlloc()) + " / " + formatMemory(node.GetMem()), MemoryBar: inThousandths(node.GetMemAlloc(), node.GetMem()), Jobs: formatNumber(node.GetJobsRunning()),
-		Reason: render.Clean(node.GetReason())}
+	line := nodeLine{Name: render.Clean(node.GetName()), Link: "/node/" + node.GetName(),
+		State: nodeState(node), Class: nodeClass(node),
+		Partitions: render.Clean(strings.Join(node.GetPartitions(), ", ")),
+		CPUs:       formatNumber(node.GetCpusAlloc()) + " / " + formatNumber(node.GetCpus()),
+		CPUBar:     inThousandths(node.GetCpusAlloc(), node.GetCpus()),
+		Memory:     formatMemory(node.GetMemAlloc()) + " / " + formatMemory(node.GetMem()),
+		MemoryBar:  inThousandths(node.GetMemAlloc(), node.GetMem()),
+		Jobs:       formatNumber(node.GetJobsRunning()),
+		Reason:     render.Clean(node.GetReason())}
 	if all := int64(len(node.GetGpus())); all > 0 {
-		out.GPUs, out.GPUBar = formatNumber(used)+" / "+formatNumber(all), inThousandths(used, all)
+		line.GPUs, line.GPUBar = formatNumber(used)+" / "+formatNumber(all),
+			inThousandths(used, all)
 	}
 	if node.GetLoadMilli() >= 0 && node.GetRegistered() {
-		out.Load = render.Milli(node.GetLoadMilli())
+		line.Load = render.Milli(node.GetLoadMilli())
 	}
 	if node.GetReason() != "" {
-		out.ReasonTitle = render.Clean(render.NodeReason(node, jobText(now).Clock))
+		line.ReasonTitle = render.Clean(render.NodeReason(node, jobText(now).Clock))
 	}
-	return out
+	return line
 }
 
 // nodeFigures are the numbers above the nodes.
@@ -285,6 +293,7 @@ type nodeData struct {
 	Jobs    []jobLine
 	Actions []action
 	Done    string
+	Events  string // where what happened on the node is read
 }
 
 // gpuLine is a GPU of a node.
@@ -325,6 +334,7 @@ func (c *Console) nodePage(v *visit) (answer, error) {
 			render.Span(reply.GetNow()-node.GetReasonTime()) + " ago)")
 	}
 	data.Facts = nodeFacts(node)
+	data.Events = v.nodeEventsLink(name, reply.GetNow())
 	jobs, err := callAPI[*apiv1.ListJobsReply](
 		v,
 		tool.MethodListJobs,
@@ -335,10 +345,10 @@ func (c *Console) nodePage(v *visit) (answer, error) {
 	}
 	names := map[uint32]string{}
 	text := jobText(reply.GetNow())
-	for _, j := range jobs.GetJobs() {
-		l := newJobLine(j, text)
-		names[j.GetJobId()] = l.ID + " " + l.Name + " of " + l.User
-		data.Jobs = append(data.Jobs, l)
+	for _, job := range jobs.GetJobs() {
+		line := newJobLine(job, text)
+		names[job.GetJobId()] = line.ID + " " + line.Name + " of " + line.User
+		data.Jobs = append(data.Jobs, line)
 	}
 	byUUID := map[string]string{}
 	for _, gpu := range render.AllGPUs(node) {
@@ -376,10 +386,10 @@ func (c *Console) nodePage(v *visit) (answer, error) {
 }
 
 func nodeFacts(node *apiv1.NodeInfo) []fact {
-	var out []fact
+	var facts []fact
 	add := func(name, value string) {
 		if value != "" {
-			out = append(out, fact{Name: name, Value: render.Clean(value)})
+			facts = append(facts, fact{Name: name, Value: render.Clean(value)})
 		}
 	}
 	add("partitions", strings.Join(node.GetPartitions(), ", "))
@@ -395,5 +405,5 @@ func nodeFacts(node *apiv1.NodeInfo) []fact {
 	add("address", node.GetAddr())
 	add("comment", node.GetComment())
 	add("degraded", node.GetDegraded())
-	return out
+	return facts
 }

@@ -157,20 +157,21 @@ func (d *nowData) findWrong(nodes []*apiv1.NodeInfo, jobs []*apiv1.JobInfo, text
 		class := nodeClass(node)
 		link := "/node/" + node.GetName()
 		if class == "bad" || class == "warn" {
-			why := render.Clean(node.GetReason())
-			if at := node.GetReasonTime(); at > 0 && why != "" {
-				why += ", since " + render.Span(text.Now-at)
+			reason := render.Clean(node.GetReason())
+			if at := node.GetReasonTime(); at > 0 && reason != "" {
+				reason += ", since " + render.Span(text.Now-at)
 			}
 			rule := ""
 			if strings.HasPrefix(node.GetState(), "DOWN") || render.StateOf(node).Has("FAIL") {
 				rule = ruleNodeDown
 			}
 			d.Wrong = append(d.Wrong, wrong{class, render.Clean(node.GetName()) + " is " +
-				nodeState(node), link, why, rule})
+				nodeState(node), link, reason, rule})
 		}
-		if why := gpusMissing(node); why != "" && len(render.AllGPUs(node)) == len(node.GetGpus()) {
+		if reason := gpusMissing(node); reason != "" &&
+			len(render.AllGPUs(node)) == len(node.GetGpus()) {
 			d.Wrong = append(d.Wrong, wrong{"warn", render.Clean(node.GetName()) + " has fewer GPUs than configured",
-				link, render.Clean(why), ruleIncomplete})
+				link, render.Clean(reason), ruleIncomplete})
 		}
 		for _, gpu := range render.AllGPUs(node) {
 			trouble := render.TroubleOf(node, gpu, text.Now)
@@ -196,9 +197,9 @@ func (d *nowData) findWrong(nodes []*apiv1.NodeInfo, jobs []*apiv1.JobInfo, text
 		case code == spec.ReasonDependencyNever,
 			code == spec.ReasonBadConstraints,
 			code == spec.ReasonPartitionConfig:
-			l := newJobLine(job, text)
-			d.Wrong = append(d.Wrong, wrong{"warn", "job " + l.ID + " of " + l.User +
-				" can never start", l.Link, l.Reason, ""})
+			line := newJobLine(job, text)
+			d.Wrong = append(d.Wrong, wrong{"warn", "job " + line.ID + " of " + line.User +
+				" can never start", line.Link, line.Reason, ""})
 		}
 	}
 	slices.SortStableFunc(d.Wrong, func(a, b wrong) int { return cmp.Compare(a.Class, b.Class) })
@@ -214,15 +215,16 @@ func (d *nowData) fillParts(
 ) {
 	byName := map[string]*partLine{}
 	order := make([]*partLine, 0, len(parts))
-	for _, p := range parts {
-		l := &partLine{Name: render.Clean(p.GetName()), Link: "/queue?q=partition%3A" + p.GetName()}
-		byName[p.GetName()] = l
-		order = append(order, l)
+	for _, partition := range parts {
+		line := &partLine{Name: render.Clean(partition.GetName()), Link: "/queue?q=partition%3A" +
+			partition.GetName()}
+		byName[partition.GetName()] = line
+		order = append(order, line)
 	}
 	for _, node := range nodes {
 		for _, name := range node.GetPartitions() {
-			if l := byName[name]; l != nil {
-				l.addNode(node)
+			if line := byName[name]; line != nil {
+				line.addNode(node)
 			}
 		}
 	}
@@ -305,9 +307,9 @@ func weights(sums map[string]int64, link func(name string) string) []weight {
 
 func weighReasons(jobs []*apiv1.JobInfo) []weight {
 	sums := map[string]int64{}
-	for _, j := range jobs {
-		if spec.JobState(j.GetState()) == spec.Pending {
-			sums[cmp.Or(j.GetReason().GetCode(), "None")] += countTasks(j)
+	for _, job := range jobs {
+		if spec.JobState(job.GetState()) == spec.Pending {
+			sums[cmp.Or(job.GetReason().GetCode(), "None")] += countTasks(job)
 		}
 	}
 	return weights(sums, func(name string) string {
@@ -340,27 +342,27 @@ func weighHolders(jobs []*apiv1.JobInfo) []weight {
 func (d *nowData) findMoves(jobs []*apiv1.JobInfo, text *render.JobView) {
 	pick := func(fits func(j *apiv1.JobInfo) bool, before func(a, b *apiv1.JobInfo) int) []jobLine {
 		var found []*apiv1.JobInfo
-		for _, j := range jobs {
-			if fits(j) {
-				found = append(found, j)
+		for _, job := range jobs {
+			if fits(job) {
+				found = append(found, job)
 			}
 		}
 		slices.SortFunc(
 			found,
 			func(a, b *apiv1.JobInfo) int { return cmp.Or(before(a, b), cmp.Compare(a.GetUid(), b.GetUid())) },
 		)
-		var out []jobLine
-		for _, j := range found[:min(len(found), maxMoves)] {
-			out = append(out, newJobLine(j, text))
+		var lines []jobLine
+		for _, job := range found[:min(len(found), maxMoves)] {
+			lines = append(lines, newJobLine(job, text))
 		}
-		return out
+		return lines
 	}
 	pending := func(j *apiv1.JobInfo) bool { return spec.JobState(j.GetState()) == spec.Pending }
-	d.Started = pick(func(j *apiv1.JobInfo) bool {
-		return spec.JobState(j.GetState()).Active() && text.Now-j.GetStart() < movesWithin
+	d.Started = pick(func(job *apiv1.JobInfo) bool {
+		return spec.JobState(job.GetState()).Active() && text.Now-job.GetStart() < movesWithin
 	}, func(a, b *apiv1.JobInfo) int { return cmp.Compare(b.GetStart(), a.GetStart()) })
-	d.Ended = pick(func(j *apiv1.JobInfo) bool {
-		return spec.JobState(j.GetState()).Terminal() && text.Now-j.GetEnd() < movesWithin
+	d.Ended = pick(func(job *apiv1.JobInfo) bool {
+		return spec.JobState(job.GetState()).Terminal() && text.Now-job.GetEnd() < movesWithin
 	}, func(a, b *apiv1.JobInfo) int { return cmp.Compare(b.GetEnd(), a.GetEnd()) })
 	for i := range d.Ended {
 		d.Ended[i].TimeTitle = "ran"
@@ -369,8 +371,9 @@ func (d *nowData) findMoves(jobs []*apiv1.JobInfo, text *render.JobView) {
 		func(j *apiv1.JobInfo) bool { return pending(j) && j.GetPlannedStart() != 0 },
 		func(a, b *apiv1.JobInfo) int { return cmp.Compare(a.GetPlannedStart(), b.GetPlannedStart()) },
 	)
-	d.Longest = pick(func(j *apiv1.JobInfo) bool {
-		return pending(j) && j.GetHold() == 0 && j.GetEligible() > 0 && j.GetEligible() <= text.Now
+	d.Longest = pick(func(job *apiv1.JobInfo) bool {
+		return pending(job) && job.GetHold() == 0 && job.GetEligible() > 0 &&
+			job.GetEligible() <= text.Now
 	},
 		func(a, b *apiv1.JobInfo) int { return cmp.Compare(a.GetSubmit(), b.GetSubmit()) })
 }

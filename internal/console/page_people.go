@@ -145,11 +145,11 @@ func newPeople(reply *apiv1.LimitUsageReply, uid uint32) *people {
 		qos:   map[string]*apiv1.Qos{},
 		uid:   uid,
 	}
-	for _, u := range reply.GetUsage() {
-		p.usage[counterKey{u.GetKind(), u.GetQos(), u.GetSubject()}] = u
+	for _, usage := range reply.GetUsage() {
+		p.usage[counterKey{usage.GetKind(), usage.GetQos(), usage.GetSubject()}] = usage
 	}
-	for _, q := range reply.GetPolicy().GetQos() {
-		p.qos[q.GetName()] = q
+	for _, qos := range reply.GetPolicy().GetQos() {
+		p.qos[qos.GetName()] = qos
 	}
 	return p
 }
@@ -157,15 +157,15 @@ func newPeople(reply *apiv1.LimitUsageReply, uid uint32) *people {
 // own lists the visitor's associations. Whose they are is said by the service,
 // which knows the user of the token.
 func (p *people) own() []ownPlace {
-	var out []ownPlace
+	var places []ownPlace
 	me := p.rep.GetShares().GetUser()
 	if me == "" {
 		return nil
 	}
 	account := ""
-	for _, u := range p.rep.GetPolicy().GetUsers() {
-		if u.GetName() == me {
-			account = u.GetDefaultAccount()
+	for _, user := range p.rep.GetPolicy().GetUsers() {
+		if user.GetName() == me {
+			account = user.GetDefaultAccount()
 		}
 	}
 	for _, share := range p.rep.GetShares().GetShares() {
@@ -181,9 +181,9 @@ func (p *people) own() []ownPlace {
 		names := p.allowedQOS(assoc)
 		place.QOS = render.Clean(strings.Join(names, ", "))
 		place.Limits = p.binding(assoc, names)
-		out = append(out, place)
+		places = append(places, place)
 	}
-	return out
+	return places
 }
 
 // allowedQOS are the QOS that jobs of an association may have: its own list, or
@@ -200,24 +200,24 @@ func (p *people) allowedQOS(assoc *apiv1.Association) []string {
 // binding lists every limit that binds jobs of an association in the QOS that
 // it may use, the tightest first.
 func (p *people) binding(assoc *apiv1.Association, names []string) []limit {
-	var out []limit
-	out = append(out, p.ofUser(assoc)...)
+	var limits []limit
+	limits = append(limits, p.ofUser(assoc)...)
 	for up := assoc; up != nil; up = p.view.ByID(up.GetParent()) {
-		out = append(out, p.ofGroup(up)...)
+		limits = append(limits, p.ofGroup(up)...)
 	}
 	for _, name := range names {
 		qos := p.qos[name]
 		if qos == nil {
 			continue
 		}
-		out = append(out, p.ofQOS(qos)...)
-		out = append(out, p.ofQOSUser(qos)...)
+		limits = append(limits, p.ofQOS(qos)...)
+		limits = append(limits, p.ofQOSUser(qos)...)
 		if account := p.view.ByID(assoc.GetParent()); account != nil {
-			out = append(out, p.ofQOSAccount(qos, account)...)
+			limits = append(limits, p.ofQOSAccount(qos, account)...)
 		}
 	}
-	slices.SortStableFunc(out, func(x, y limit) int { return cmp.Compare(y.sort, x.sort) })
-	return out
+	slices.SortStableFunc(limits, func(x, y limit) int { return cmp.Compare(y.sort, x.sort) })
+	return limits
 }
 
 // counter is a counter of the service; nil when nothing was counted yet.
@@ -249,21 +249,21 @@ func (l *limitList) count(key string, most *apiv1.OptionalInt, used int64) {
 
 // tres adds a limit of each TRES.
 func (l *limitList) tres(key string, most, used []*apiv1.NamedCount) {
-	for _, m := range most {
+	for _, message := range most {
 		held := int64(0)
 		for _, u := range used {
-			if u.GetName() == m.GetName() {
+			if u.GetName() == message.GetName() {
 				held = u.GetN()
 			}
 		}
 		l.list = append(
 			l.list,
 			newLimit(
-				key+" "+render.Clean(m.GetName()),
+				key+" "+render.Clean(message.GetName()),
 				l.of,
 				held,
-				m.GetN(),
-				amountOf(key, m.GetName()),
+				message.GetN(),
+				amountOf(key, message.GetName()),
 			),
 		)
 	}
@@ -487,15 +487,15 @@ func (p *people) row(share *apiv1.Share) person {
 // allQOS lists the QOS with the limits of all of their jobs.
 func (p *people) allQOS() []limited {
 	var out []limited
-	for _, q := range p.rep.GetPolicy().GetQos() {
-		u := p.counter(apiv1.LimitUsage_QOS, q.GetId(), 0)
+	for _, qos := range p.rep.GetPolicy().GetQos() {
+		usage := p.counter(apiv1.LimitUsage_QOS, qos.GetId(), 0)
 		out = append(
 			out,
 			limited{
-				Name:      render.Clean(q.GetName()),
-				Running:   formatNumber(u.GetRunning()),
-				Submitted: formatNumber(u.GetSubmitted()),
-				Limits:    p.ofQOS(q),
+				Name:      render.Clean(qos.GetName()),
+				Running:   formatNumber(usage.GetRunning()),
+				Submitted: formatNumber(usage.GetSubmitted()),
+				Limits:    p.ofQOS(qos),
 			},
 		)
 	}
@@ -557,11 +557,12 @@ func (c *Console) budgetPart(v *visit) (answer, error) {
 
 func newBudgetRow(cells []*apiv1.Cell, columns []*apiv1.ReportColumn) budgetRow {
 	money := func(i int) string {
-		return strings.TrimSpace(strconv.FormatFloat(cells[i].GetFloat(), 'f', 2, 64) + " " +
+		whole, cents, _ := strings.Cut(strconv.FormatFloat(cells[i].GetFloat(), 'f', 2, 64), ".")
+		return strings.TrimSpace(count(whole) + "." + cents + " " +
 			render.Clean(columns[i].GetUnit()))
 	}
 	share := cells[budgetShare].GetFloat()
-	out := budgetRow{
+	row := budgetRow{
 		Account: render.Clean(cells[budgetAccount].GetText()),
 		Money:   money(budgetMoney),
 		Spent:   money(budgetSpent),
@@ -576,7 +577,7 @@ func newBudgetRow(cells []*apiv1.Cell, columns []*apiv1.ReportColumn) budgetRow 
 		Enforced: cells[budgetEnforced].GetInt() > 0,
 	}
 	if !cells[budgetRunsOut].GetNull() {
-		out.RunsOut = newMoment(cells[budgetRunsOut].GetInt() * tool.Second)
+		row.RunsOut = newMoment(cells[budgetRunsOut].GetInt() * tool.Second)
 	}
-	return out
+	return row
 }

@@ -110,7 +110,7 @@ func TestBudgets(t *testing.T) {
 		report.Columns = append(report.Columns, &apiv1.ReportColumn{Unit: "EUR"})
 	}
 	page := pageText(t, smallConsole(t, answers{tool.MethodAcctReport: report}, 1000, authz.User), "/people/budgets")
-	for _, want := range []string{">ml</bdi>", "1000.00 EUR", "250.00 EUR", "25.0 %", "jobs wait"} {
+	for _, want := range []string{">ml</bdi>", "1,000.00 EUR", "250.00 EUR", "25.0 %", "jobs wait"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %s:\n%s", want, page)
 		}

@@ -78,31 +78,31 @@ type queueChoice struct {
 	Page  int
 }
 
-func readChoice(q url.Values) queueChoice {
-	page, _ := strconv.Atoi(q.Get("page"))
+func readChoice(query url.Values) queueChoice {
+	page, _ := strconv.Atoi(query.Get("page"))
 	return queueChoice{
-		Query: q.Get("q"),
-		Sort:  q.Get("sort"),
-		Group: q.Get("group"),
+		Query: query.Get("q"),
+		Sort:  query.Get("sort"),
+		Group: query.Get("group"),
 		Page:  max(page, 1),
 	}
 }
 
 // queueLink is the address of the queue with this choice.
 func (c queueChoice) queueLink() string {
-	q := url.Values{}
+	query := url.Values{}
 	for key, value := range map[string]string{"q": c.Query, "sort": c.Sort, "group": c.Group} {
 		if value != "" {
-			q.Set(key, value)
+			query.Set(key, value)
 		}
 	}
 	if c.Page > 1 {
-		q.Set("page", strconv.Itoa(c.Page))
+		query.Set("page", strconv.Itoa(c.Page))
 	}
-	if len(q) == 0 {
+	if len(query) == 0 {
 		return "/queue"
 	}
-	return "/queue?" + q.Encode()
+	return "/queue?" + query.Encode()
 }
 
 // with is the link to the same choice but for one thing.
@@ -183,9 +183,9 @@ func (c *Console) queuePage(v *visit) (answer, error) {
 	now := reply.GetNow()
 	found := make([]*apiv1.JobInfo, 0, len(reply.GetJobs()))
 	text := jobText(now)
-	for _, j := range reply.GetJobs() {
-		if wanted.Matches(j, text) {
-			found = append(found, j)
+	for _, job := range reply.GetJobs() {
+		if wanted.Matches(job, text) {
+			found = append(found, job)
 		}
 	}
 	data := queueData{
@@ -211,8 +211,8 @@ func (c *Console) queuePage(v *visit) (answer, error) {
 	}
 	data.From = min((choice.Page-1)*jobsOnPage, len(found))
 	data.To = min(data.From+jobsOnPage, len(found))
-	for _, j := range found[data.From:data.To] {
-		data.Rows = append(data.Rows, newJobLine(j, text))
+	for _, job := range found[data.From:data.To] {
+		data.Rows = append(data.Rows, newJobLine(job, text))
 	}
 	data.From++
 	if choice.Page > 1 {
@@ -254,7 +254,7 @@ func (d *queueData) sort(found []*apiv1.JobInfo, choice queueChoice, now int64) 
 // newJobLine prepares one job as a row.
 func newJobLine(job *apiv1.JobInfo, text *render.JobView) jobLine {
 	state, _ := render.StateNames(job)
-	out := jobLine{
+	line := jobLine{
 		Key:  job.GetUid(),
 		ID:   text.ID(render.JobRow{JobInfo: job, Task: -1}),
 		Link: jobLink(job),
@@ -274,19 +274,19 @@ func newJobLine(job *apiv1.JobInfo, text *render.JobView) jobLine {
 		CPUs:  formatNumber(job.GetNumCpus()),
 	}
 	if n := render.GPUs(job); n > 0 {
-		out.GPUs = formatNumber(n)
+		line.GPUs = formatNumber(n)
 	}
-	out.TimeTitle = "ran"
+	line.TimeTitle = "ran"
 	if spec.JobState(job.GetState()) == spec.Pending {
-		out.TimeTitle = "waiting"
-		out.Priority = formatNumber(job.GetPriority())
+		line.TimeTitle = "waiting"
+		line.Priority = formatNumber(job.GetPriority())
 	}
-	out.Reason, out.Why, out.WhyTitle = render.WhyLine(job, text)
-	return out
+	line.Reason, line.Why, line.WhyTitle = render.WhyLine(job, text)
+	return line
 }
 
-func jobLink(j *apiv1.JobInfo) string {
-	return "/job/" + strconv.FormatUint(uint64(j.GetJobId()), 10)
+func jobLink(job *apiv1.JobInfo) string {
+	return "/job/" + strconv.FormatUint(uint64(job.GetJobId()), 10)
 }
 
 // queueFigures are the numbers above the queue.
@@ -324,8 +324,8 @@ func queueFigures(jobs []*apiv1.JobInfo) []figure {
 // countTasks is for how many jobs a record stands: a pending array has one record.
 func countTasks(job *apiv1.JobInfo) int64 {
 	n := int64(0)
-	for _, r := range job.GetArrayTasks() {
-		n += (r.GetLast()-r.GetFirst())/max(r.GetStep(), 1) + 1
+	for _, taskRange := range job.GetArrayTasks() {
+		n += (taskRange.GetLast()-taskRange.GetFirst())/max(taskRange.GetStep(), 1) + 1
 	}
 	return max(n, 1)
 }
@@ -398,21 +398,21 @@ func grouped(jobs []*apiv1.JobInfo, choice queueChoice, now int64) []group {
 		}
 		g.add(job)
 	}
-	out := make([]group, 0, len(sums))
+	groups := make([]group, 0, len(sums))
 	for _, g := range sums {
 		if g.oldest != 0 {
 			g.Oldest = render.ShortSpan(now - g.oldest)
 		}
-		out = append(out, *g)
+		groups = append(groups, *g)
 	}
-	slices.SortFunc(out, func(a, b group) int {
+	slices.SortFunc(groups, func(a, b group) int {
 		return cmp.Or(
 			cmp.Compare(b.GPUs+b.GPUsAsked, a.GPUs+a.GPUsAsked),
 			cmp.Compare(b.Running+b.Pending, a.Running+a.Pending),
 			cmp.Compare(a.Name, b.Name),
 		)
 	})
-	return out[:min(len(out), maxGroups)]
+	return groups[:min(len(groups), maxGroups)]
 }
 
 func (g *group) add(job *apiv1.JobInfo) {

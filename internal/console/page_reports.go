@@ -69,19 +69,19 @@ type meaning struct{ Name, Title, Unit, Formula string }
 func groupsOfKPIs() []string { return []string{"cluster", "account", "partition", "qos", "user"} }
 
 func (c reportChoice) link(path string, more ...string) string {
-	q := url.Values{"by": {c.By}, "month": {c.Month}}
+	query := url.Values{"by": {c.By}, "month": {c.Month}}
 	if c.KPI != "" {
-		q.Set("kpi", c.KPI)
+		query.Set("kpi", c.KPI)
 	}
 	for i := 0; i+1 < len(more); i += 2 {
-		q.Set(more[i], more[i+1])
+		query.Set(more[i], more[i+1])
 	}
-	return path + "?" + q.Encode()
+	return path + "?" + query.Encode()
 }
 
 // readReport reads what the address chooses, and refuses what is not known.
-func readReport(q url.Values, now time.Time) (reportChoice, error) {
-	choice := reportChoice{By: q.Get("by"), Month: q.Get("month"), KPI: q.Get("kpi")}
+func readReport(query url.Values, now time.Time) (reportChoice, error) {
+	choice := reportChoice{By: query.Get("by"), Month: query.Get("month"), KPI: query.Get("kpi")}
 	if choice.By == "" {
 		choice.By = "cluster"
 	}
@@ -145,10 +145,10 @@ func (v *visit) figuresOfMonth(choice reportChoice, now time.Time) (*reportTable
 	if err != nil {
 		return nil, err
 	}
-	out := &reportTable{sql: reply.GetSql(), behind: reply.GetBehind()}
+	table := &reportTable{sql: reply.GetSql(), behind: reply.GetBehind()}
 	for _, col := range reply.GetColumns() {
-		out.heads = append(out.heads, col.GetName())
-		out.titles = append(out.titles, render.FigureTitle(col.GetName()))
+		table.heads = append(table.heads, col.GetName())
+		table.titles = append(table.titles, render.FigureTitle(col.GetName()))
 	}
 	for _, row := range reply.GetRows() {
 		var values []any
@@ -157,10 +157,10 @@ func (v *visit) figuresOfMonth(choice reportChoice, now time.Time) (*reportTable
 			values = append(values, valueOf(cell))
 			texts = append(texts, render.Clean(render.FigureText(cell, reply.GetColumns()[i])))
 		}
-		out.rows = append(out.rows, values)
-		out.texts = append(out.texts, texts)
+		table.rows = append(table.rows, values)
+		table.texts = append(table.texts, texts)
 	}
-	return out, nil
+	return table, nil
 }
 
 // figureOverMonths has a row for each group and a column for each of the months up
@@ -170,7 +170,7 @@ func (v *visit) figureOverMonths(choice reportChoice, now time.Time) (*reportTab
 	if err != nil {
 		return nil, err
 	}
-	out := &reportTable{heads: []string{choice.By}, titles: []string{choice.By}}
+	table := &reportTable{heads: []string{choice.By}, titles: []string{choice.By}}
 	at := map[string]int{}
 	for n := range trendMonths {
 		month := last.AddDate(0, n+1-trendMonths, 0).Format(monthForm)
@@ -178,14 +178,14 @@ func (v *visit) figureOverMonths(choice reportChoice, now time.Time) (*reportTab
 		if err != nil {
 			return nil, err
 		}
-		out.heads = append(out.heads, month)
-		out.titles = append(out.titles, month)
-		out.sql, out.behind = reply.GetSql(), reply.GetBehind()
+		table.heads = append(table.heads, month)
+		table.titles = append(table.titles, month)
+		table.sql, table.behind = reply.GetSql(), reply.GetBehind()
 		for _, row := range reply.GetRows() {
-			out.addFigure(choice, reply.GetColumns(), row, n+1, at)
+			table.addFigure(choice, reply.GetColumns(), row, n+1, at)
 		}
 	}
-	return out, nil
+	return table, nil
 }
 
 // addFigure puts one figure of a row of a month into its place.
@@ -311,10 +311,10 @@ func (d *reportsData) lay(table *reportTable, choice reportChoice) {
 
 // exportReport sends a report as a file: names of figures, and amounts as they were
 // measured, without units.
-func (c *Console) exportReport(w http.ResponseWriter, r *http.Request) {
-	v, err := c.identifyVisitor(r)
+func (c *Console) exportReport(writer http.ResponseWriter, request *http.Request) {
+	v, err := c.identifyVisitor(request)
 	if err != nil {
-		c.sendToSignIn(w, r)
+		c.sendToSignIn(writer, request)
 		return
 	}
 	now := time.Now()
@@ -328,17 +328,17 @@ func (c *Console) exportReport(w http.ResponseWriter, r *http.Request) {
 		table, err = v.table(choice, now)
 	}
 	if err != nil {
-		c.writeAnswer(w, v, failure(err))
+		c.writeAnswer(writer, v, failure(err))
 		return
 	}
 	name := "muster-kpi-" + choice.By + "-" + choice.Month + "." + format
 	if format == "json" {
-		attach(w, name, "application/json")
-		writeReportJSON(w, table)
+		attach(writer, name, "application/json")
+		writeReportJSON(writer, table)
 		return
 	}
-	attach(w, name, "text/csv; charset=utf-8")
-	out := csv.NewWriter(w)
+	attach(writer, name, "text/csv; charset=utf-8")
+	out := csv.NewWriter(writer)
 	_ = out.Write(table.heads) // a reader who has gone is no error of the console
 	for _, row := range table.rows {
 		cells := make([]string, len(row))
@@ -353,7 +353,7 @@ func (c *Console) exportReport(w http.ResponseWriter, r *http.Request) {
 }
 
 // writeReportJSON writes a list of objects; what was not measured is null.
-func writeReportJSON(w http.ResponseWriter, table *reportTable) {
+func writeReportJSON(writer http.ResponseWriter, table *reportTable) {
 	list := make([]map[string]any, 0, len(table.rows))
 	for _, row := range table.rows {
 		one := map[string]any{}
@@ -362,5 +362,5 @@ func writeReportJSON(w http.ResponseWriter, table *reportTable) {
 		}
 		list = append(list, one)
 	}
-	_ = json.NewEncoder(w).Encode(list)
+	_ = json.NewEncoder(writer).Encode(list)
 }

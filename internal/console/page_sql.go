@@ -117,8 +117,8 @@ func (c *Console) sqlPage(v *visit) (answer, error) {
 	if err := c.cfg.Door.Admit(v.id, tool.MethodAcctSQL); err != nil {
 		return answer{}, err
 	}
-	q := v.URL.Query()
-	data := sqlData{Query: strings.TrimSpace(q.Get("q"))}
+	values := v.URL.Query()
+	data := sqlData{Query: strings.TrimSpace(values.Get("q"))}
 	for _, view := range query.Views() {
 		data.Views = append(
 			data.Views,
@@ -138,7 +138,7 @@ func (c *Console) sqlPage(v *visit) (answer, error) {
 			data.Result = result
 			data.CSV = "/sql/export?" + url.Values{"q": {data.Query}, "format": {"csv"}}.Encode()
 			data.JSON = "/sql/export?" + url.Values{"q": {data.Query}, "format": {"json"}}.Encode()
-			data.chooseChart(q.Get("chart"))
+			data.chooseChart(values.Get("chart"))
 		}
 		data.Command = "muster sql " + shellQuoted(data.Query)
 	}
@@ -170,7 +170,7 @@ func (c *Console) ownSQL(text, format string) (*apiv1.SqlQuery, error) {
 
 // askSQL asks a question as the visitor, and keeps what a page shows.
 func (c *Console) askSQL(v *visit, text string) (*sqlResult, error) {
-	req, err := c.ownSQL(text, "table")
+	request, err := c.ownSQL(text, "table")
 	if err != nil {
 		return nil, err
 	}
@@ -183,7 +183,7 @@ func (c *Console) askSQL(v *visit, text string) (*sqlResult, error) {
 	defer cancel()
 	var all []byte
 	rows := 0
-	err = c.cfg.Stream(ctx, v.id, tool.MethodAcctSQL, req, func(m proto.Message) error {
+	err = c.cfg.Stream(ctx, v.id, tool.MethodAcctSQL, request, func(m proto.Message) error {
 		piece, ok := m.(*apiv1.SqlReply)
 		if !ok {
 			return fmt.Errorf("BUG: %s answered with %T", tool.MethodAcctSQL, m)
@@ -208,32 +208,32 @@ func readResult(text string, more bool) *sqlResult {
 		text = text[:at]
 	}
 	lines := strings.Split(text, "\n")
-	out := &sqlResult{More: more}
+	result := &sqlResult{More: more}
 	for _, name := range strings.Split(lines[0], "\t") {
-		out.Heads = append(out.Heads, sqlHead{Name: sqlText(name), Number: len(lines) > 1})
+		result.Heads = append(result.Heads, sqlHead{Name: sqlText(name), Number: len(lines) > 1})
 	}
 	for _, line := range lines[1:] {
-		if len(out.Rows) >= maxSQLRows {
-			out.More = true
+		if len(result.Rows) >= maxSQLRows {
+			result.More = true
 			break
 		}
 		var row []sqlValue
 		for i, cell := range strings.Split(line, "\t") {
 			value := sqlValue{Text: sqlText(cell), Null: cell == `\N`}
 			_, err := strconv.ParseFloat(cell, 64)
-			if i < len(out.Heads) && err != nil && !value.Null {
-				out.Heads[i].Number = false
+			if i < len(result.Heads) && err != nil && !value.Null {
+				result.Heads[i].Number = false
 			}
 			row = append(row, value)
 		}
-		out.Rows = append(out.Rows, row)
+		result.Rows = append(result.Rows, row)
 	}
-	for _, row := range out.Rows {
+	for _, row := range result.Rows {
 		for i := range row {
-			row[i].Number = i < len(out.Heads) && out.Heads[i].Number
+			row[i].Number = i < len(result.Heads) && result.Heads[i].Number
 		}
 	}
-	return out
+	return result
 }
 
 // sqlEscapes are those of text between tabs.
@@ -300,7 +300,7 @@ func (d *sqlData) chooseChart(chosen string) {
 
 // chartOf draws a column over the first one.
 func chartOf(result *sqlResult, column int) *sqlChart {
-	out := &sqlChart{Name: result.Heads[column].Name, Over: result.Heads[0].Name}
+	chart := &sqlChart{Name: result.Heads[column].Name, Over: result.Heads[0].Name}
 	var values []*float64
 	most := 0.0
 	negative := false
@@ -318,22 +318,22 @@ func chartOf(result *sqlResult, column int) *sqlChart {
 		return nil // a bar has no way to the left
 	}
 	if grows(result) {
-		line := render.DrawChart(out.Name, "", 0, values)
-		out.Line = &line
-		out.First = result.Rows[0][0].Text
-		out.Last = result.Rows[len(values)-1][0].Text
-		out.More = len(result.Rows) - len(values)
-		return out
+		line := render.DrawChart(chart.Name, "", 0, values)
+		chart.Line = &line
+		chart.First = result.Rows[0][0].Text
+		chart.Last = result.Rows[len(values)-1][0].Text
+		chart.More = len(result.Rows) - len(values)
+		return chart
 	}
 	for i, value := range values[:min(len(values), maxSQLBars)] {
 		bar := weight{Name: result.Rows[i][0].Text, Value: result.Rows[i][column].Text}
 		if value != nil && most > 0 {
 			bar.Bar = int(1000 * *value / most)
 		}
-		out.Bars = append(out.Bars, bar)
+		chart.Bars = append(chart.Bars, bar)
 	}
-	out.More = len(result.Rows) - len(out.Bars)
-	return out
+	chart.More = len(result.Rows) - len(chart.Bars)
+	return chart
 }
 
 // grows tells a first column whose values only grow and are numbers or times, over
@@ -369,20 +369,20 @@ func grows(result *sqlResult) bool {
 
 // exportSQL sends every row of an answer as a file. One that breaks off ends the
 // connection, so that half of it does not pass for the whole.
-func (c *Console) exportSQL(w http.ResponseWriter, r *http.Request) {
-	v, err := c.identifyVisitor(r)
+func (c *Console) exportSQL(writer http.ResponseWriter, request *http.Request) {
+	v, err := c.identifyVisitor(request)
 	if err != nil {
-		c.sendToSignIn(w, r)
+		c.sendToSignIn(writer, request)
 		return
 	}
-	format := r.URL.Query().Get("format")
+	format := request.URL.Query().Get("format")
 	kinds := map[string]string{"csv": "text/csv; charset=utf-8", "json": "application/x-ndjson"}
 	began := false
 	err = func() error {
 		if kinds[format] == "" {
 			return spec.Refuse(spec.CodeBadRequest, "format is csv or json")
 		}
-		req, err := c.ownSQL(r.URL.Query().Get("q"), format)
+		req, err := c.ownSQL(request.URL.Query().Get("q"), format)
 		if err != nil {
 			return err
 		}
@@ -392,7 +392,7 @@ func (c *Console) exportSQL(w http.ResponseWriter, r *http.Request) {
 		}
 		defer done()
 		return c.cfg.Stream(
-			r.Context(),
+			request.Context(),
 			v.id,
 			tool.MethodAcctSQL,
 			req,
@@ -403,9 +403,9 @@ func (c *Console) exportSQL(w http.ResponseWriter, r *http.Request) {
 				}
 				if !began {
 					began = true
-					attach(w, "muster-sql."+format, kinds[format])
+					attach(writer, "muster-sql."+format, kinds[format])
 				}
-				_, err := w.Write(piece.GetData())
+				_, err := writer.Write(piece.GetData())
 				return err
 			},
 		)
@@ -414,13 +414,13 @@ func (c *Console) exportSQL(w http.ResponseWriter, r *http.Request) {
 	case err != nil && began:
 		panic(http.ErrAbortHandler)
 	case err != nil:
-		c.writeAnswer(w, v, failure(err))
+		c.writeAnswer(writer, v, failure(err))
 	}
 }
 
 // attach sets the headers of a file.
-func attach(w http.ResponseWriter, name, kind string) {
-	w.Header().Set("Content-Type", kind)
-	w.Header().Set("Content-Disposition", `attachment; filename="`+name+`"`)
-	w.Header().Set("Cache-Control", "no-store")
+func attach(writer http.ResponseWriter, name, kind string) {
+	writer.Header().Set("Content-Type", kind)
+	writer.Header().Set("Content-Disposition", `attachment; filename="`+name+`"`)
+	writer.Header().Set("Cache-Control", "no-store")
 }

@@ -80,13 +80,13 @@ func (c *Console) supposePage(v *visit) (answer, error) {
 		out.data = data
 		return out, nil
 	}
-	rep, err := c.askSuppose(v, data.Lines)
+	reply, err := c.askSuppose(v, data.Lines)
 	if err != nil {
 		explained := tool.ExplainError(err)
 		data.Wrong = render.Clean(joinDetail(explained.Detail, explained.Text))
 		out.status = http.StatusBadRequest
 	} else {
-		data.answer(rep)
+		data.answer(reply)
 	}
 	data.Command = "muster suppose"
 	for line := range strings.Lines(data.Lines) {
@@ -120,7 +120,7 @@ func (c *Console) askSuppose(v *visit, lines string) (*apiv1.SupposeReply, error
 	}
 	defer done()
 	env := v.commandEnv()
-	req := &apiv1.SupposeRequest{}
+	request := &apiv1.SupposeRequest{}
 	for line := range strings.Lines(lines) {
 		line = strings.TrimSpace(line)
 		if line == "" {
@@ -130,28 +130,28 @@ func (c *Console) askSuppose(v *visit, lines string) (*apiv1.SupposeReply, error
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", line, err)
 		}
-		req.Changes = append(req.Changes, changes...)
+		request.Changes = append(request.Changes, changes...)
 	}
-	rep, err := callAPI[*apiv1.SupposeReply](v, tool.MethodSuppose, req)
+	reply, err := callAPI[*apiv1.SupposeReply](v, tool.MethodSuppose, request)
 	if err != nil {
 		return nil, err
 	}
-	return proto.CloneOf(rep), nil
+	return proto.CloneOf(reply), nil
 }
 
 // answer fills in what the page shows of a reply.
-func (d *supposeData) answer(rep *apiv1.SupposeReply) {
+func (d *supposeData) answer(reply *apiv1.SupposeReply) {
 	d.Answered = true
-	for _, note := range rep.GetNotes() {
+	for _, note := range reply.GetNotes() {
 		d.Notes = append(d.Notes, render.Clean(note))
 	}
-	jobs := rep.GetJobs()
+	jobs := reply.GetJobs()
 	suppose.Sort(jobs)
 	d.More = max(0, len(jobs)-maxSupposeRows)
 	for _, job := range jobs[:min(len(jobs), maxSupposeRows)] {
 		d.Rows = append(d.Rows, newSupposedLine(job))
 	}
-	d.Summary = strings.Split(suppose.Summary(rep), "\n")
+	d.Summary = strings.Split(suppose.Summary(reply), "\n")
 }
 
 func newSupposedLine(job *apiv1.SupposedJob) supposedLine {
@@ -180,12 +180,12 @@ func newSupposedLine(job *apiv1.SupposedJob) supposedLine {
 	return line
 }
 
-func newOutlookCell(o *apiv1.Outlook) outlookCell {
-	if o.GetStanding() == apiv1.Outlook_PLANNED {
-		at := newMoment(o.GetStart())
+func newOutlookCell(outlook *apiv1.Outlook) outlookCell {
+	if outlook.GetStanding() == apiv1.Outlook_PLANNED {
+		at := newMoment(outlook.GetStart())
 		return outlookCell{At: &at}
 	}
-	return outlookCell{Text: suppose.Standing(render.Clock{}, o)}
+	return outlookCell{Text: suppose.Standing(render.Clock{}, outlook)}
 }
 
 // commandEnv is what a command sees of the world when it runs for a visitor: nothing
@@ -212,8 +212,8 @@ func (v *visit) commandEnv() *tool.Env {
 }
 
 // call makes one call of the API as the visitor.
-func (v *visit) call(ctx context.Context, method string, req, resp proto.Message) error {
-	got, err := v.console.cfg.API.Call(ctx, v.id, method, req)
+func (v *visit) call(ctx context.Context, method string, request, resp proto.Message) error {
+	got, err := v.console.cfg.API.Call(ctx, v.id, method, request)
 	if err != nil {
 		return err
 	}
@@ -225,14 +225,14 @@ func (v *visit) call(ctx context.Context, method string, req, resp proto.Message
 func (v *visit) follow(
 	ctx context.Context,
 	method string,
-	req proto.Message,
+	request proto.Message,
 ) (tool.Receiver, error) {
 	read := &readStream{}
 	keep := func(m proto.Message) error {
 		read.messages = append(read.messages, proto.Clone(m))
 		return nil
 	}
-	return read, v.console.cfg.Stream(ctx, v.id, method, req, keep)
+	return read, v.console.cfg.Stream(ctx, v.id, method, request, keep)
 }
 
 // readStream gives messages that were read before.

@@ -57,17 +57,17 @@ var errOnlyNow = spec.Refuse(spec.CodeBadRequest, "this page is known only as of
 // findPast reads which moment the address names. to is set where the reader
 // should be sent to the address of the moment that he typed.
 func (v *visit) findPast() (to string, err error) {
-	q := v.URL.Query()
-	word := strings.TrimSpace(q.Get(paramAt))
-	if pos := q.Get(paramPos); pos != "" {
-		sec, err := strconv.ParseInt(pos, 10, 64)
+	query := v.URL.Query()
+	word := strings.TrimSpace(query.Get(paramAt))
+	if position := query.Get(paramPos); position != "" {
+		seconds, err := strconv.ParseInt(position, 10, 64)
 		if err != nil {
 			return "", spec.Refuse(spec.CodeInvalidTime, "the place of the slider is not a number")
 		}
-		return v.linkAt(sec), nil
+		return v.linkAt(seconds), nil
 	}
 	if word == "" {
-		if q.Has(paramAt) || q.Has(paramZone) {
+		if query.Has(paramAt) || query.Has(paramZone) {
 			return v.linkWithout(), nil
 		}
 		return "", nil
@@ -80,7 +80,7 @@ func (v *visit) findPast() (to string, err error) {
 		v.past = &past{moment: &apiv1.Moment{Seq: seq}, word: word}
 		return "", nil
 	}
-	if at, err := time.Parse(pastForm, word); err == nil && !q.Has(paramZone) {
+	if at, err := time.Parse(pastForm, word); err == nil && !query.Has(paramZone) {
 		v.past = &past{
 			moment: &apiv1.Moment{At: max(at.UnixNano(), 1)},
 			word:   word,
@@ -88,7 +88,7 @@ func (v *visit) findPast() (to string, err error) {
 		}
 		return "", nil
 	}
-	sec, err := v.parseTyped(word, q.Get(paramZone))
+	sec, err := v.parseTyped(word, query.Get(paramZone))
 	if err != nil {
 		return "", err
 	}
@@ -112,24 +112,26 @@ func (v *visit) parseTyped(word, zone string) (int64, error) {
 		}
 		loc = named
 	}
-	sec, err := format.ParseTime(word, format.Moment{Now: time.Now().Unix(), Loc: loc, Past: true})
+	seconds, err := format.ParseTime(
+		word, format.Moment{Now: time.Now().Unix(), Loc: loc, Past: true},
+	)
 	if err != nil {
 		return 0, spec.Refuse(spec.CodeInvalidTime, tool.BadTimeText(word))
 	}
-	return sec, nil
+	return seconds, nil
 }
 
 // linkAt is the same page at another moment, or of now if that is not over.
-func (v *visit) linkAt(sec int64) string {
-	if sec >= time.Now().Unix() {
+func (v *visit) linkAt(seconds int64) string {
+	if seconds >= time.Now().Unix() {
 		return v.linkWithout()
 	}
-	q := v.ownQuery()
-	q.Set(paramAt, time.Unix(max(sec, 1), 0).UTC().Format(pastForm))
+	query := v.ownQuery()
+	query.Set(paramAt, time.Unix(max(seconds, 1), 0).UTC().Format(pastForm))
 	if span := v.URL.Query().Get(paramSpan); span != "" {
-		q.Set(paramSpan, span)
+		query.Set(paramSpan, span)
 	}
-	return v.URL.EscapedPath() + "?" + q.Encode()
+	return v.URL.EscapedPath() + "?" + query.Encode()
 }
 
 // linkWithout is the same page of now.
@@ -142,21 +144,21 @@ func (v *visit) linkWithout() string {
 
 // ownQuery is what the address chooses beside the moment.
 func (v *visit) ownQuery() url.Values {
-	q := v.URL.Query()
+	query := v.URL.Query()
 	for _, key := range [...]string{paramAt, paramPos, paramZone, paramSpan, "did"} {
-		q.Del(key)
+		query.Del(key)
 	}
-	return q
+	return query
 }
 
 // place makes a request one about the moment that the page shows. A method that
 // knows only the present is refused.
-func (p *past) place(req proto.Message) (proto.Message, error) {
-	field := req.ProtoReflect().Descriptor().Fields().ByName("moment")
+func (p *past) place(request proto.Message) (proto.Message, error) {
+	field := request.ProtoReflect().Descriptor().Fields().ByName("moment")
 	if field == nil {
 		return nil, errOnlyNow
 	}
-	out := proto.Clone(req)
+	out := proto.Clone(request)
 	out.ProtoReflect().Set(field, protoreflect.ValueOfMessage(p.moment.ProtoReflect()))
 	return out, nil
 }
@@ -280,11 +282,11 @@ func (v *visit) fillSlider(bar *pastBar, now int64) (first int64) {
 
 // pastFrom is the first moment that is known; 0 = the controller does not say.
 func (v *visit) pastFrom() int64 {
-	msg, err := v.console.cfg.API.Call(v.Context(), v.id, tool.MethodDiag, &apiv1.DiagRequest{})
+	message, err := v.console.cfg.API.Call(v.Context(), v.id, tool.MethodDiag, &apiv1.DiagRequest{})
 	if err != nil {
 		return 0
 	}
-	diag, ok := msg.(*apiv1.DiagReply)
+	diag, ok := message.(*apiv1.DiagReply)
 	if !ok {
 		return 0
 	}

@@ -43,9 +43,9 @@ const (
 // planOf draws the planned starts of jobs; nil if none is planned.
 func planOf(jobs []*apiv1.JobInfo, text *render.JobView) *plan {
 	var planned []*apiv1.JobInfo
-	for _, j := range jobs {
-		if spec.JobState(j.GetState()) == spec.Pending && j.GetPlannedStart() != 0 {
-			planned = append(planned, j)
+	for _, job := range jobs {
+		if spec.JobState(job.GetState()) == spec.Pending && job.GetPlannedStart() != 0 {
+			planned = append(planned, job)
 		}
 	}
 	if len(planned) == 0 {
@@ -112,10 +112,10 @@ func (b *bar) place() {
 }
 
 // cutText shortens a text to so many characters.
-func cutText(s string, most int) string {
-	runes := []rune(s)
+func cutText(text string, most int) string {
+	runes := []rune(text)
 	if len(runes) <= most {
-		return s
+		return text
 	}
 	return string(runes[:most-1]) + "…"
 }
@@ -123,8 +123,10 @@ func cutText(s string, most int) string {
 // planScale is how much time the picture shows, and what lies between two lines.
 func planScale(planned []*apiv1.JobInfo, now int64) (whole, step int64) {
 	last := int64(0)
-	for _, j := range planned {
-		last = max(last, j.GetPlannedStart()-now+min(max(j.GetTimeLimit(), 0), int64(time.Hour)))
+	for _, job := range planned {
+		last = max(
+			last, job.GetPlannedStart()-now+min(max(job.GetTimeLimit(), 0), int64(time.Hour)),
+		)
 	}
 	for _, hours := range [...]int64{1, 3, 6, 12, 24, 72, 168, 720} {
 		whole = hours * int64(time.Hour)

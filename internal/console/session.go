@@ -26,8 +26,8 @@ const cookieName = "muster_token"
 func userName(id identity.Identity) string { return authz.UserName(id) }
 
 // identifyVisitor finds out who asks.
-func (c *Console) identifyVisitor(r *http.Request) (*visit, error) {
-	cookie, err := r.Cookie(cookieName)
+func (c *Console) identifyVisitor(request *http.Request) (*visit, error) {
+	cookie, err := request.Cookie(cookieName)
 	if err != nil {
 		return nil, err
 	}
@@ -36,11 +36,11 @@ func (c *Console) identifyVisitor(r *http.Request) (*visit, error) {
 		return nil, err
 	}
 	return &visit{
-		Request: r,
+		Request: request,
 		console: c,
 		id:      id,
 		secret:  c.formSecret(cookie.Value),
-		fresh:   r.URL.Query().Has("did"),
+		fresh:   request.URL.Query().Has("did"),
 	}, nil
 }
 
@@ -57,8 +57,8 @@ const maxForm = 64 << 10
 
 // formIsOurs tells whether a form was made by a page of this console for this
 // visitor.
-func (v *visit) formIsOurs(w http.ResponseWriter) bool {
-	v.Body = http.MaxBytesReader(w, v.Body, maxForm)
+func (v *visit) formIsOurs(writer http.ResponseWriter) bool {
+	v.Body = http.MaxBytesReader(writer, v.Body, maxForm)
 	return hmac.Equal([]byte(v.PostFormValue("secret")), []byte(v.secret))
 }
 
@@ -72,56 +72,62 @@ type signInPage struct {
 
 // sendToSignIn sends a reader to the sign-in page, and tells a script no more
 // than that it has to.
-func (c *Console) sendToSignIn(w http.ResponseWriter, r *http.Request) {
-	if r.Method != http.MethodGet || r.Header.Get("X-Console") != "" {
-		http.Error(w, "sign in first", http.StatusUnauthorized)
+func (c *Console) sendToSignIn(writer http.ResponseWriter, request *http.Request) {
+	if request.Method != http.MethodGet || request.Header.Get("X-Console") != "" {
+		http.Error(writer, "sign in first", http.StatusUnauthorized)
 		return
 	}
 	http.Redirect(
-		w,
-		r,
-		"/sign-in?"+url.Values{"next": {r.URL.RequestURI()}}.Encode(),
+		writer,
+		request,
+		"/sign-in?"+url.Values{"next": {request.URL.RequestURI()}}.Encode(),
 		http.StatusSeeOther,
 	)
 }
 
-func (c *Console) showSignIn(w http.ResponseWriter, r *http.Request) {
-	c.writeSignIn(w, r, signInPage{Next: ownPath(r.URL.Query().Get("next"))}, http.StatusOK)
+func (c *Console) showSignIn(writer http.ResponseWriter, request *http.Request) {
+	c.writeSignIn(
+		writer, request, signInPage{Next: ownPath(request.URL.Query().Get("next"))}, http.StatusOK,
+	)
 }
 
-func (c *Console) writeSignIn(w http.ResponseWriter, r *http.Request, data signInPage, code int) {
+func (c *Console) writeSignIn(
+	writer http.ResponseWriter, request *http.Request, data signInPage, code int,
+) {
 	if c.cfg.Login != nil {
 		data.Provider = c.cfg.Login.Name()
 		data.Begin = loginPath + "?" + url.Values{"next": {data.Next}}.Encode()
 	}
 	c.writeAnswer(
-		w,
-		&visit{Request: r, id: identity.Nameless()},
+		writer,
+		&visit{Request: request, id: identity.Nameless()},
 		answer{page: "sign-in", title: "Sign in", data: data, status: code},
 	)
 }
 
 // signIn checks a token and keeps it in the browser.
-func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
-	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-	token := strings.TrimSpace(r.PostFormValue("token"))
+func (c *Console) signIn(writer http.ResponseWriter, request *http.Request) {
+	request.Body = http.MaxBytesReader(writer, request.Body, maxForm)
+	token := strings.TrimSpace(request.PostFormValue("token"))
 	token = strings.TrimPrefix(token, "SLURM_JWT=") // as scontrol token prints it
-	next := ownPath(r.PostFormValue("next"))
+	next := ownPath(request.PostFormValue("next"))
 	if _, err := c.cfg.Verify(token); err != nil {
-		c.writeSignIn(w, r, signInPage{Next: next, Wrong: err.Error()}, http.StatusForbidden)
+		c.writeSignIn(
+			writer, request, signInPage{Next: next, Wrong: err.Error()}, http.StatusForbidden,
+		)
 		return
 	}
-	http.SetCookie(w, c.cookie(r, token, 0))
-	http.Redirect(w, r, next, http.StatusSeeOther)
+	http.SetCookie(writer, c.cookie(request, token, 0))
+	http.Redirect(writer, request, next, http.StatusSeeOther)
 }
 
 // signOut ends the token, because the browser's cookie may have been copied, and removes the
 // cookie. Where the token cannot be ended the visitor is told how long it holds.
-func (c *Console) signOut(w http.ResponseWriter, r *http.Request) {
-	http.SetCookie(w, c.cookie(r, "", -1))
-	v, err := c.identifyVisitor(r)
+func (c *Console) signOut(writer http.ResponseWriter, request *http.Request) {
+	http.SetCookie(writer, c.cookie(request, "", -1))
+	v, err := c.identifyVisitor(request)
 	if err != nil { // the token has ended before
-		http.Redirect(w, r, "/sign-in", http.StatusSeeOther)
+		http.Redirect(writer, request, "/sign-in", http.StatusSeeOther)
 		return
 	}
 	if err := v.endToken(); err != nil {
@@ -131,10 +137,10 @@ func (c *Console) signOut(w http.ResponseWriter, r *http.Request) {
 			v.id.Paper.Expires.Format(time.DateTime),
 			err,
 		)
-		c.writeSignIn(w, r, signInPage{Next: "/", Wrong: wrong}, http.StatusOK)
+		c.writeSignIn(writer, request, signInPage{Next: "/", Wrong: wrong}, http.StatusOK)
 		return
 	}
-	http.Redirect(w, r, "/sign-in", http.StatusSeeOther)
+	http.Redirect(writer, request, "/sign-in", http.StatusSeeOther)
 }
 
 // errNoTokenID is of tokens that others made, and of those of old releases.
@@ -145,17 +151,17 @@ func (v *visit) endToken() error {
 	if v.id.Paper.ID == "" {
 		return errNoTokenID
 	}
-	req := &apiv1.RevokeUserTokensRequest{
+	request := &apiv1.RevokeUserTokensRequest{
 		Ids:    []string{v.id.Paper.ID},
 		Reason: "signed out of the console",
 	}
-	_, err := v.console.cfg.API.Call(v.Context(), v.id, tool.MethodRevokeTokens, req)
+	_, err := v.console.cfg.API.Call(v.Context(), v.id, tool.MethodRevokeTokens, request)
 	return err
 }
 
 // cookie is out of reach of scripts, and of requests that other sites make,
 // except for following a link.
-func (c *Console) cookie(r *http.Request, token string, age int) *http.Cookie {
+func (c *Console) cookie(request *http.Request, token string, age int) *http.Cookie {
 	return &http.Cookie{
 		Name:     cookieName,
 		Value:    token,
@@ -163,7 +169,7 @@ func (c *Console) cookie(r *http.Request, token string, age int) *http.Cookie {
 		HttpOnly: true,
 		SameSite: http.SameSiteLaxMode,
 		MaxAge:   age,
-		Secure:   r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https",
+		Secure:   request.TLS != nil || request.Header.Get("X-Forwarded-Proto") == "https",
 	}
 }
 

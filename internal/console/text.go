@@ -80,10 +80,10 @@ func formatMemory(mib int64) string { return format.Units(mib, 'M', format.Conve
 
 // jobText writes jobs as the commands do.
 func jobText(now int64) *render.JobView {
-	v := &render.JobView{Env: &tool.Env{Now: time.Now, Loc: time.Local}}
-	v.Clock = render.NewClock(v.Env)
-	v.Now = now
-	return v
+	view := &render.JobView{Env: &tool.Env{Now: time.Now, Loc: time.Local}}
+	view.Clock = render.NewClock(view.Env)
+	view.Now = now
+	return view
 }
 
 // stateClass is the class of the style sheet for a state of a job.

@@ -16,12 +16,12 @@ var ErrExposed = errors.New("key file is accessible to others")
 // ReadPrivate returns the content of a secret file. It refuses anything but a regular file that is closed to group and others
 // (ErrExposed); the check is made on the open file, so the file cannot be exchanged in between.
 func ReadPrivate(path string) ([]byte, error) {
-	f, err := os.Open(path)
+	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	info, err := f.Stat()
+	defer file.Close()
+	info, err := file.Stat()
 	if err != nil {
 		return nil, err
 	}
@@ -36,11 +36,11 @@ func ReadPrivate(path string) ([]byte, error) {
 			perm,
 		)
 	}
-	return readBounded(f, path)
+	return readBounded(file, path)
 }
 
-func readBounded(f *os.File, path string) ([]byte, error) {
-	data, err := io.ReadAll(io.LimitReader(f, MaxPrivate+1))
+func readBounded(file *os.File, path string) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(file, MaxPrivate+1))
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", path, err)
 	}

@@ -88,13 +88,14 @@ func replace(on filesystem, path string, perm fs.FileMode, write func(io.Writer)
 
 // fill writes the content and makes it last before the name changes: a filesystem may make a
 // renaming durable before the bytes, and would then show an empty file after a power cut.
-func fill(f tempFile, perm fs.FileMode, write func(io.Writer) error) error {
-	err := write(f)
+func fill(file tempFile, perm fs.FileMode, write func(io.Writer) error) error {
+	err := write(file)
 	if err == nil {
-		err = f.Chmod(perm) // the temporary file is made with 0600, and the umask does not apply here
+		// the temporary file is made with 0600, and the umask does not apply here
+		err = file.Chmod(perm)
 	}
 	if err == nil {
-		err = f.Sync()
+		err = file.Sync()
 	}
-	return errors.Join(err, f.Close())
+	return errors.Join(err, file.Close())
 }

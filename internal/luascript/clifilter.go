@@ -54,7 +54,7 @@ func LoadFilter(
 	command, version string,
 	argv, environ []string,
 ) (*Filter, error) {
-	out := &Filter{command: command, version: version, argv: argv}
+	filter := &Filter{command: command, version: version, argv: argv}
 	add := func(s *script) {
 		table, _ := s.state.GetGlobal("slurm").(*lua.LTable)
 		table.RawSetString("json_env", s.state.NewFunction(func(l *lua.LState) int {
@@ -62,7 +62,7 @@ func LoadFilter(
 			return 1
 		}))
 		table.RawSetString("json_cli_options", s.state.NewFunction(func(l *lua.LState) int {
-			l.Push(lua.LString(out.jsonOptions()))
+			l.Push(lua.LString(filter.jsonOptions()))
 			return 1
 		}))
 	}
@@ -70,8 +70,8 @@ func LoadFilter(
 	if err != nil {
 		return nil, err
 	}
-	out.script = loaded
-	return out, nil
+	filter.script = loaded
+	return filter, nil
 }
 
 // Apply lets the script set defaults for options that were not given, and then see and change

@@ -57,9 +57,9 @@ func fields() []field {
 		count("cores_per_socket", "ReqCores", noVal16, func(s *apiv1.JobSpec) *uint32 { return &s.CoresPerSocket }),
 		count("cpus_per_task", "CPUsPerTask", noVal16, func(s *apiv1.JobSpec) *uint32 { return &s.CpusPerTask }),
 		{name: "cpus_per_tres", get: func(j *Job) lua.LValue { return perGPU(int64(j.Spec.GetCpusPerGpu())) },
-			set: func(j *Job, v lua.LValue) error {
+			set: func(job *Job, v lua.LValue) error {
 				n, err := setPerGPU(v)
-				j.Spec.CpusPerGpu = uint32(n)
+				job.Spec.CpusPerGpu = uint32(n)
 				return err
 			}},
 		{name: "cron_job", get: func(j *Job) lua.LValue { return lua.LBool(j.Cron) }},
@@ -86,9 +86,9 @@ func fields() []field {
 			set: func(j *Job, v lua.LValue) error { return setCount(&j.Spec.MaxNodes, noVal, v) }},
 		readText("mcs_label", func(j *Job) string { return j.Spec.GetMcsLabel() }),
 		{name: "mem_per_tres", get: func(j *Job) lua.LValue { return perGPU(j.Spec.GetMemPerGpu()) },
-			set: func(j *Job, v lua.LValue) error {
+			set: func(job *Job, v lua.LValue) error {
 				n, err := setPerGPU(v)
-				j.Spec.MemPerGpu = n
+				job.Spec.MemPerGpu = n
 				return err
 			}},
 		{name: "min_cpus", key: "NumCPUs", kind: kindNumber, get: func(j *Job) lua.LValue { return minCPUs(j.Spec) }},
@@ -166,8 +166,23 @@ func fields() []field {
 			set: func(j *Job, v lua.LValue) error { return setSeconds(&j.Spec.SwitchWait, v) }},
 		text("wckey", "WCKey", func(s *apiv1.JobSpec) *string { return &s.Wckey }),
 		text("work_dir", "WorkDir", func(s *apiv1.JobSpec) *string { return &s.WorkDir }),
-		never("x11", lua.LNumber(0)),
+		readNumber("x11", func(j *Job) lua.LNumber { return x11Bits(j.Spec.GetX11()) }),
 	}
+}
+
+// x11Bits is a value of --x11 as scripts see it.
+func x11Bits(where string) lua.LNumber {
+	switch where {
+	case "all":
+		return 1
+	case "batch":
+		return 2
+	case "first":
+		return 4
+	case "last":
+		return 8
+	}
+	return 0
 }
 
 // text is a field that is a string, nil where it is empty.
@@ -176,17 +191,17 @@ func text(name, key string, at func(*apiv1.JobSpec) *string) field {
 		name: name,
 		key:  key,
 		get:  func(j *Job) lua.LValue { return optionalText(*at(j.Spec)) },
-		set: func(j *Job, v lua.LValue) error {
+		set: func(job *Job, v lua.LValue) error {
 			value, err := textOf(v)
-			*at(j.Spec) = value
+			*at(job.Spec) = value
 			return err
 		},
 	}
 }
 
 // textOf is the text of a value: a string or a number, and empty for nil.
-func textOf(v lua.LValue) (string, error) {
-	switch v := v.(type) {
+func textOf(value lua.LValue) (string, error) {
+	switch v := value.(type) {
 	case *lua.LNilType:
 		return "", nil
 	case lua.LString:
@@ -194,7 +209,7 @@ func textOf(v lua.LValue) (string, error) {
 	case lua.LNumber:
 		return v.String(), nil
 	}
-	return "", fmt.Errorf("expected a string or nil, got %s", v.Type())
+	return "", fmt.Errorf("expected a string or nil, got %s", value.Type())
 }
 
 func optionalText(value string) lua.LValue {
@@ -261,8 +276,8 @@ func numberOf(v lua.LValue) (n int64, given bool, err error) {
 	return int64(value), true, nil
 }
 
-func setCount(to *uint32, unset lua.LNumber, v lua.LValue) error {
-	n, given, err := numberOf(v)
+func setCount(to *uint32, unset lua.LNumber, value lua.LValue) error {
+	n, given, err := numberOf(value)
 	switch {
 	case err != nil:
 		return err
@@ -276,8 +291,8 @@ func setCount(to *uint32, unset lua.LNumber, v lua.LValue) error {
 	return nil
 }
 
-func setAmount(to *int64, v lua.LValue) error {
-	n, given, err := numberOf(v)
+func setAmount(to *int64, value lua.LValue) error {
+	n, given, err := numberOf(value)
 	switch {
 	case err != nil:
 		return err
@@ -297,16 +312,16 @@ func flag(name, key string, at func(*apiv1.JobSpec) *bool) field {
 		key:  key,
 		kind: kindNumber,
 		get:  func(j *Job) lua.LValue { return truthValue(*at(j.Spec)) },
-		set: func(j *Job, v lua.LValue) error {
-			if b, ok := v.(lua.LBool); ok {
-				*at(j.Spec) = bool(b)
+		set: func(job *Job, value lua.LValue) error {
+			if b, ok := value.(lua.LBool); ok {
+				*at(job.Spec) = bool(b)
 				return nil
 			}
-			n, given, err := numberOf(v)
+			n, given, err := numberOf(value)
 			if err == nil && given && n != 0 && n != 1 && n != noVal16 && n != noVal8 {
 				err = fmt.Errorf("expected 0 or 1, got %d", n)
 			}
-			*at(j.Spec) = given && n == 1
+			*at(job.Spec) = given && n == 1
 			return err
 		},
 	}
@@ -325,8 +340,8 @@ func minutes(name, key string, at func(*apiv1.JobSpec) *int64) field {
 		name: name,
 		key:  key,
 		kind: kindMinutes,
-		get: func(j *Job) lua.LValue {
-			switch n := *at(j.Spec); {
+		get: func(job *Job) lua.LValue {
+			switch n := *at(job.Spec); {
 			case n < 0:
 				return lua.LNumber(infinite)
 			case n == 0:
@@ -335,19 +350,19 @@ func minutes(name, key string, at func(*apiv1.JobSpec) *int64) field {
 				return lua.LNumber(n / int64(spec.Minute))
 			}
 		},
-		set: func(j *Job, v lua.LValue) error {
+		set: func(job *Job, v lua.LValue) error {
 			n, given, err := numberOf(v)
 			switch {
 			case err != nil:
 				return err
 			case !given:
-				*at(j.Spec) = 0
+				*at(job.Spec) = 0
 			case n == infinite:
-				*at(j.Spec) = -1
+				*at(job.Spec) = -1
 			case n < 0 || n > 1<<31:
 				return fmt.Errorf("%d minutes are out of range", n)
 			default:
-				*at(j.Spec) = n * int64(spec.Minute)
+				*at(job.Spec) = n * int64(spec.Minute)
 			}
 			return nil
 		},
@@ -356,8 +371,8 @@ func minutes(name, key string, at func(*apiv1.JobSpec) *int64) field {
 
 func seconds(nanos int64) lua.LValue { return lua.LNumber(nanos / int64(spec.Second)) }
 
-func setSeconds(to *int64, v lua.LValue) error {
-	n, given, err := numberOf(v)
+func setSeconds(to *int64, value lua.LValue) error {
+	n, given, err := numberOf(value)
 	if err == nil && (n < 0 || n > 1<<33) {
 		err = fmt.Errorf("%d seconds are out of range", n)
 	}
@@ -377,13 +392,13 @@ func gres(name, key string, at func(*apiv1.JobSpec) *[]*apiv1.Count) field {
 		name: name,
 		key:  key,
 		get:  func(j *Job) lua.LValue { return optionalText(gresText(*at(j.Spec))) },
-		set: func(j *Job, v lua.LValue) error {
+		set: func(job *Job, v lua.LValue) error {
 			value, err := textOf(v)
 			if err != nil {
 				return err
 			}
 			list, err := parseGRES(value)
-			*at(j.Spec) = list
+			*at(job.Spec) = list
 			return err
 		},
 	}
@@ -404,7 +419,7 @@ func gresText(list []*apiv1.Count) string {
 // parseGRES reads a list in the forms of several releases: gpu:2, gres:gpu:2, gres/gpu=2,
 // gres/gpu:h100:2.
 func parseGRES(value string) ([]*apiv1.Count, error) {
-	var out []*apiv1.Count
+	var counts []*apiv1.Count
 	for _, word := range strings.FieldsFunc(value, func(r rune) bool { return r == ',' }) {
 		rest := strings.TrimSpace(word)
 		rest = strings.TrimPrefix(strings.TrimPrefix(rest, "gres:"), "gres/")
@@ -423,9 +438,9 @@ func parseGRES(value string) ([]*apiv1.Count, error) {
 		if c.Name == "" || len(parts) > 2 || (len(parts) == 2 && c.Type == "") {
 			return nil, fmt.Errorf("invalid generic resources %q: expected NAME[:TYPE][:COUNT]", value)
 		}
-		out = append(out, c)
+		counts = append(counts, c)
 	}
-	return out, nil
+	return counts, nil
 }
 
 func perGPU(n int64) lua.LValue {
@@ -450,49 +465,49 @@ func setPerGPU(v lua.LValue) (int64, error) {
 	return list[0].GetN(), nil
 }
 
-func argumentsOf(j *Job) []string {
-	if j.Spec.GetCommand() == "" {
-		return j.Spec.GetArgs()
+func argumentsOf(job *Job) []string {
+	if job.Spec.GetCommand() == "" {
+		return job.Spec.GetArgs()
 	}
-	return append([]string{j.Spec.GetCommand()}, j.Spec.GetArgs()...)
+	return append([]string{job.Spec.GetCommand()}, job.Spec.GetArgs()...)
 }
 
-func arrayText(s *apiv1.JobSpec) string {
-	words := make([]string, len(s.GetArray()))
-	for i, r := range s.GetArray() {
-		words[i] = strconv.FormatInt(r.GetFirst(), 10)
-		if r.GetLast() != r.GetFirst() {
-			words[i] += "-" + strconv.FormatInt(r.GetLast(), 10)
+func arrayText(jobSpec *apiv1.JobSpec) string {
+	words := make([]string, len(jobSpec.GetArray()))
+	for i, taskRange := range jobSpec.GetArray() {
+		words[i] = strconv.FormatInt(taskRange.GetFirst(), 10)
+		if taskRange.GetLast() != taskRange.GetFirst() {
+			words[i] += "-" + strconv.FormatInt(taskRange.GetLast(), 10)
 		}
-		if r.GetStep() > 1 {
-			words[i] += ":" + strconv.FormatInt(r.GetStep(), 10)
+		if taskRange.GetStep() > 1 {
+			words[i] += ":" + strconv.FormatInt(taskRange.GetStep(), 10)
 		}
 	}
 	out := strings.Join(words, ",")
-	if s.GetArrayThrottle() > 0 && out != "" {
-		out += "%" + strconv.FormatUint(uint64(s.GetArrayThrottle()), 10)
+	if jobSpec.GetArrayThrottle() > 0 && out != "" {
+		out += "%" + strconv.FormatUint(uint64(jobSpec.GetArrayThrottle()), 10)
 	}
 	return out
 }
 
-func licenseText(s *apiv1.JobSpec) string {
-	words := make([]string, len(s.GetLicenses()))
-	for i, c := range s.GetLicenses() {
+func licenseText(jobSpec *apiv1.JobSpec) string {
+	words := make([]string, len(jobSpec.GetLicenses()))
+	for i, c := range jobSpec.GetLicenses() {
 		words[i] = c.GetName() + ":" + strconv.FormatInt(c.GetN(), 10)
 	}
-	if s.GetAnyLicense() {
+	if jobSpec.GetAnyLicense() {
 		return strings.Join(words, "|")
 	}
 	return strings.Join(words, ",")
 }
 
-func setLicenses(s *apiv1.JobSpec, v lua.LValue) error {
+func setLicenses(jobSpec *apiv1.JobSpec, v lua.LValue) error {
 	value, err := textOf(v)
 	if err != nil {
 		return err
 	}
-	s.Licenses = nil
-	s.AnyLicense = strings.Contains(value, "|")
+	jobSpec.Licenses = nil
+	jobSpec.AnyLicense = strings.Contains(value, "|")
 	for _, word := range strings.FieldsFunc(value, func(r rune) bool { return r == ',' || r == '|' }) {
 		name, number, counted := strings.Cut(strings.TrimSpace(word), ":")
 		c := &apiv1.Count{Name: name, N: 1}
@@ -502,7 +517,7 @@ func setLicenses(s *apiv1.JobSpec, v lua.LValue) error {
 		if err != nil || name == "" {
 			return fmt.Errorf("invalid licences %q: expected NAME[:COUNT],...", value)
 		}
-		s.Licenses = append(s.Licenses, c)
+		jobSpec.Licenses = append(jobSpec.Licenses, c)
 	}
 	return nil
 }
@@ -542,8 +557,8 @@ func mailBits(types []string) lua.LNumber {
 	return lua.LNumber(bits)
 }
 
-func setMailBits(s *apiv1.JobSpec, v lua.LValue) error {
-	n, _, err := numberOf(v)
+func setMailBits(jobSpec *apiv1.JobSpec, value lua.LValue) error {
+	n, _, err := numberOf(value)
 	if err != nil {
 		return err
 	}
@@ -551,21 +566,21 @@ func setMailBits(s *apiv1.JobSpec, v lua.LValue) error {
 	if n < 0 || n >= 1<<len(names) {
 		return fmt.Errorf("%d is not a sum of slurm.MAIL_*", n)
 	}
-	s.MailTypes = nil
+	jobSpec.MailTypes = nil
 	for i, name := range names {
 		if n&(1<<i) != 0 {
-			s.MailTypes = append(s.MailTypes, name)
+			jobSpec.MailTypes = append(jobSpec.MailTypes, name)
 		}
 	}
 	return nil
 }
 
 // minCPUs are the CPUs of the tasks, as far as the request says.
-func minCPUs(s *apiv1.JobSpec) lua.LValue {
-	if s.GetTasks() == 0 && s.GetCpusPerTask() == 0 {
+func minCPUs(jobSpec *apiv1.JobSpec) lua.LValue {
+	if jobSpec.GetTasks() == 0 && jobSpec.GetCpusPerTask() == 0 {
 		return lua.LNumber(noVal)
 	}
-	return lua.LNumber(int64(max(s.GetTasks(), 1)) * int64(max(s.GetCpusPerTask(), 1)))
+	return lua.LNumber(int64(max(jobSpec.GetTasks(), 1)) * int64(max(jobSpec.GetCpusPerTask(), 1)))
 }
 
 func positiveNumber(n int64) lua.LValue {
@@ -575,16 +590,16 @@ func positiveNumber(n int64) lua.LValue {
 	return lua.LNumber(n)
 }
 
-func memPerNode(s *apiv1.JobSpec) lua.LValue {
-	if s.GetAllMem() {
+func memPerNode(jobSpec *apiv1.JobSpec) lua.LValue {
+	if jobSpec.GetAllMem() {
 		return lua.LNumber(0)
 	}
-	return positiveNumber(s.GetMemPerNode())
+	return positiveNumber(jobSpec.GetMemPerNode())
 }
 
 // setMemory sets memory per CPU or per node, of which a job has one.
-func setMemory(s *apiv1.JobSpec, v lua.LValue, perCPU bool) error {
-	n, given, err := numberOf(v)
+func setMemory(jobSpec *apiv1.JobSpec, value lua.LValue, perCPU bool) error {
+	n, given, err := numberOf(value)
 	switch {
 	case err != nil:
 		return err
@@ -592,52 +607,52 @@ func setMemory(s *apiv1.JobSpec, v lua.LValue, perCPU bool) error {
 		return fmt.Errorf("%d MiB are out of range", n)
 	}
 	if given || perCPU {
-		s.MemPerCpu = 0
+		jobSpec.MemPerCpu = 0
 	}
 	if given || !perCPU {
-		s.MemPerNode = 0
-		s.AllMem = false
+		jobSpec.MemPerNode = 0
+		jobSpec.AllMem = false
 	}
 	switch {
 	case given && perCPU:
-		s.MemPerCpu = n
+		jobSpec.MemPerCpu = n
 	case given:
-		s.MemPerNode = n
-		s.AllMem = n == 0
+		jobSpec.MemPerNode = n
+		jobSpec.AllMem = n == 0
 	}
 	return nil
 }
 
 // minMemory has memory per CPU above the flag MEM_PER_CPU.
-func minMemory(s *apiv1.JobSpec) lua.LValue {
+func minMemory(jobSpec *apiv1.JobSpec) lua.LValue {
 	switch {
-	case s.GetMemPerCpu() > 0:
-		return memPerCPU + lua.LNumber(s.GetMemPerCpu())
-	case s.GetAllMem():
+	case jobSpec.GetMemPerCpu() > 0:
+		return memPerCPU + lua.LNumber(jobSpec.GetMemPerCpu())
+	case jobSpec.GetAllMem():
 		return lua.LNumber(0)
-	case s.GetMemPerNode() > 0:
-		return lua.LNumber(s.GetMemPerNode())
+	case jobSpec.GetMemPerNode() > 0:
+		return lua.LNumber(jobSpec.GetMemPerNode())
 	}
 	return noVal64
 }
 
-func setMinMemory(s *apiv1.JobSpec, v lua.LValue) error {
-	if n, ok := v.(lua.LNumber); ok && n >= memPerCPU && n < noVal64 {
+func setMinMemory(jobSpec *apiv1.JobSpec, value lua.LValue) error {
+	if n, ok := value.(lua.LNumber); ok && n >= memPerCPU && n < noVal64 {
 		return fmt.Errorf("a Lua number cannot hold MEM_PER_CPU and an amount: set min_mem_per_cpu")
 	}
-	return setMemory(s, v, false)
+	return setMemory(jobSpec, value, false)
 }
 
-func nice(s *apiv1.JobSpec) lua.LValue {
-	if s.GetNice() == 0 {
+func nice(jobSpec *apiv1.JobSpec) lua.LValue {
+	if jobSpec.GetNice() == 0 {
 		return lua.LNumber(noVal)
 	}
-	return lua.LNumber(int64(s.GetNice()) + niceOffset)
+	return lua.LNumber(int64(jobSpec.GetNice()) + niceOffset)
 }
 
 // setNice reads a nice value with or without the offset of slurm.NICE_OFFSET.
-func setNice(s *apiv1.JobSpec, v lua.LValue) error {
-	n, given, err := numberOf(v)
+func setNice(jobSpec *apiv1.JobSpec, value lua.LValue) error {
+	n, given, err := numberOf(value)
 	if err != nil {
 		return err
 	}
@@ -647,39 +662,39 @@ func setNice(s *apiv1.JobSpec, v lua.LValue) error {
 	if n < -(1<<30) || n > 1<<30 {
 		return fmt.Errorf("%d is out of range", n)
 	}
-	s.Nice = 0
+	jobSpec.Nice = 0
 	if given {
-		s.Nice = int32(n)
+		jobSpec.Nice = int32(n)
 	}
 	return nil
 }
 
 // priority is 0 for a job that is held.
-func priority(s *apiv1.JobSpec) lua.LValue {
-	if s.GetHold() {
+func priority(jobSpec *apiv1.JobSpec) lua.LValue {
+	if jobSpec.GetHold() {
 		return lua.LNumber(0)
 	}
-	return unsetOr(s.GetPriority(), noVal)
+	return unsetOr(jobSpec.GetPriority(), noVal)
 }
 
-func setPriority(s *apiv1.JobSpec, v lua.LValue) error {
-	n, given, err := numberOf(v)
+func setPriority(jobSpec *apiv1.JobSpec, value lua.LValue) error {
+	n, given, err := numberOf(value)
 	switch {
 	case err != nil:
 		return err
 	case n < 0 || n > infinite:
 		return fmt.Errorf("%d is out of range", n)
 	}
-	s.Hold = given && n == 0
-	s.Priority = 0
+	jobSpec.Hold = given && n == 0
+	jobSpec.Priority = 0
 	if given && n != infinite {
-		s.Priority = uint32(n)
+		jobSpec.Priority = uint32(n)
 	}
 	return nil
 }
 
-func triOf(t apiv1.Tri) lua.LValue {
-	switch t {
+func triOf(tri apiv1.Tri) lua.LValue {
+	switch tri {
 	case apiv1.Tri_TRI_NO:
 		return lua.LNumber(0)
 	case apiv1.Tri_TRI_YES:
@@ -688,8 +703,8 @@ func triOf(t apiv1.Tri) lua.LValue {
 	return lua.LNumber(noVal16)
 }
 
-func setTri(to *apiv1.Tri, v lua.LValue) error {
-	n, given, err := numberOf(v)
+func setTri(to *apiv1.Tri, value lua.LValue) error {
+	n, given, err := numberOf(value)
 	switch {
 	case err != nil:
 		return err
@@ -711,8 +726,8 @@ const (
 	openTruncate = 2
 )
 
-func openMode(t apiv1.Tri) lua.LValue {
-	switch t {
+func openMode(tri apiv1.Tri) lua.LValue {
+	switch tri {
 	case apiv1.Tri_TRI_YES:
 		return lua.LNumber(openAppend)
 	case apiv1.Tri_TRI_NO:
@@ -721,42 +736,44 @@ func openMode(t apiv1.Tri) lua.LValue {
 	return lua.LNumber(0)
 }
 
-func setOpenMode(s *apiv1.JobSpec, v lua.LValue) error {
-	n, _, err := numberOf(v)
+func setOpenMode(jobSpec *apiv1.JobSpec, value lua.LValue) error {
+	n, _, err := numberOf(value)
 	if err != nil {
 		return err
 	}
 	switch n {
 	case 0:
-		s.Append = apiv1.Tri_TRI_UNSET
+		jobSpec.Append = apiv1.Tri_TRI_UNSET
 	case openAppend:
-		s.Append = apiv1.Tri_TRI_YES
+		jobSpec.Append = apiv1.Tri_TRI_YES
 	case openTruncate:
-		s.Append = apiv1.Tri_TRI_NO
+		jobSpec.Append = apiv1.Tri_TRI_NO
 	default:
 		return fmt.Errorf("expected slurm.OPEN_MODE_APPEND or slurm.OPEN_MODE_TRUNCATE, got %d", n)
 	}
 	return nil
 }
 
-func setPartitions(s *apiv1.JobSpec, v lua.LValue) error {
+func setPartitions(jobSpec *apiv1.JobSpec, v lua.LValue) error {
 	value, err := textOf(v)
 	if err != nil {
 		return err
 	}
-	s.Partitions = strings.FieldsFunc(value, func(r rune) bool { return r == ',' || r == ' ' })
+	jobSpec.Partitions = strings.FieldsFunc(value, func(r rune) bool {
+		return r == ',' || r == ' '
+	})
 	return nil
 }
 
-func setScript(j *Job, v lua.LValue) error {
+func setScript(job *Job, v lua.LValue) error {
 	value, err := textOf(v)
 	if err != nil {
 		return err
 	}
-	if value == "" || len(j.Script) == 0 {
+	if value == "" || len(job.Script) == 0 {
 		return fmt.Errorf("a script can be replaced, not added or taken away")
 	}
-	j.Script = []byte(value)
+	job.Script = []byte(value)
 	return nil
 }
 
@@ -768,9 +785,11 @@ func sharedValues() map[spec.Sharing]lua.LNumber {
 	}
 }
 
-func shared(s *apiv1.JobSpec) lua.LValue { return sharedValues()[spec.Sharing(s.GetSharing())] }
+func shared(jobSpec *apiv1.JobSpec) lua.LValue {
+	return sharedValues()[spec.Sharing(jobSpec.GetSharing())]
+}
 
-func setShared(s *apiv1.JobSpec, v lua.LValue) error {
+func setShared(jobSpec *apiv1.JobSpec, v lua.LValue) error {
 	n, given, err := numberOf(v)
 	if err != nil {
 		return err
@@ -780,16 +799,16 @@ func setShared(s *apiv1.JobSpec, v lua.LValue) error {
 	}
 	for sharing, value := range sharedValues() {
 		if lua.LNumber(n) == value {
-			s.Sharing = uint32(sharing)
+			jobSpec.Sharing = uint32(sharing)
 			return nil
 		}
 	}
 	return fmt.Errorf("expected slurm.JOB_SHARED_* or slurm.NO_VAL16, got %d", n)
 }
 
-func componentNumber(j *Job) lua.LValue {
-	if j.Component < 0 {
+func componentNumber(job *Job) lua.LValue {
+	if job.Component < 0 {
 		return lua.LNumber(noVal)
 	}
-	return lua.LNumber(j.Component)
+	return lua.LNumber(job.Component)
 }

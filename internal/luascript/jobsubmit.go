@@ -94,14 +94,14 @@ func LoadJobScript(site Site) (*JobScript, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &JobScript{script: loaded, site: site, fields: map[string]field{}}
+	jobScript := &JobScript{script: loaded, site: site, fields: map[string]field{}}
 	for _, f := range fields() {
-		out.fields[f.name] = f
+		jobScript.fields[f.name] = f
 	}
 	if loaded.findFunction(FunctionSubmit) == nil {
 		return nil, fmt.Errorf("%w: %s: it has no function %s", ErrScript, site.Script.Path, FunctionSubmit)
 	}
-	return out, nil
+	return jobScript, nil
 }
 
 // Close frees the script.
@@ -191,11 +191,11 @@ func changeText(name string, was, is lua.LValue) string {
 	return name + ": " + shownValue(was) + " -> " + shownValue(is)
 }
 
-func shownValue(v lua.LValue) string {
-	n, isNumber := v.(lua.LNumber)
-	text := v.String()
+func shownValue(value lua.LValue) string {
+	n, isNumber := value.(lua.LNumber)
+	text := value.String()
 	switch {
-	case v == lua.LNil, isNumber && (n == noVal || n == noVal16 || n == noVal64):
+	case value == lua.LNil, isNumber && (n == noVal || n == noVal16 || n == noVal64):
 		return "(none)"
 	case isNumber && n == infinite:
 		return "UNLIMITED"
@@ -304,15 +304,15 @@ func (j *JobScript) updateValue(f field, job *Job, update *Update) lua.LValue {
 }
 
 // setUpdate changes an update. What is not given is left out of it.
-func setUpdate(f field, update *Update, v lua.LValue) error {
+func setUpdate(f field, update *Update, value lua.LValue) error {
 	if f.key == "" {
 		return fmt.Errorf("a job that was submitted keeps it")
 	}
-	text, err := textOf(v)
+	text, err := textOf(value)
 	if err != nil {
 		return err
 	}
-	if n, ok := v.(lua.LNumber); ok {
+	if n, ok := value.(lua.LNumber); ok {
 		switch {
 		case n == noVal || n == noVal16 || n == noVal64:
 			text = ""
@@ -320,7 +320,7 @@ func setUpdate(f field, update *Update, v lua.LValue) error {
 			text = "UNLIMITED"
 		}
 	}
-	if v == lua.LNil || (text == "" && f.kind != kindText) {
+	if value == lua.LNil || (text == "" && f.kind != kindText) {
 		delete(update.Changes, f.key)
 		return nil
 	}

@@ -42,9 +42,9 @@ func (s *script) addLine(level Level, text string) {
 
 // takeSaid gives what was said since the last time.
 func (s *script) takeSaid() []Line {
-	out := s.said
+	lines := s.said
 	s.said = nil
-	return out
+	return lines
 }
 
 // Values that stand for no value, and for no limit, in the fields of job_desc.

@@ -236,6 +236,7 @@ type tail struct {
 	kept bytes.Buffer
 }
 
+// maxTail bounds what is kept, so that a script that prints without end costs no memory.
 const maxTail = 512
 
 // Write implements io.Writer.

@@ -68,30 +68,30 @@ func (s *Server) talk(
 	if encrypted {
 		conn = tls.Client(conn, secure)
 	}
-	c, err := smtp.NewClient(conn, host)
+	client, err := smtp.NewClient(conn, host)
 	if err != nil {
 		conn.Close()
 		return err
 	}
-	defer c.Close()
+	defer client.Close()
 	if !encrypted {
-		encrypted, err = s.encrypt(c, secure)
+		encrypted, err = s.encrypt(client, secure)
 		if err != nil {
 			return err
 		}
 	}
 	if s.User != "" {
-		if err := s.login(c, host, encrypted); err != nil {
+		if err := s.login(client, host, encrypted); err != nil {
 			return err
 		}
 	}
-	return then(c)
+	return then(client)
 }
 
 // encrypt begins TLS where the server offers it.
-func (s *Server) encrypt(c *smtp.Client, secure *tls.Config) (bool, error) {
-	if ok, _ := c.Extension("STARTTLS"); ok {
-		return true, c.StartTLS(secure)
+func (s *Server) encrypt(client *smtp.Client, secure *tls.Config) (bool, error) {
+	if ok, _ := client.Extension("STARTTLS"); ok {
+		return true, client.StartTLS(secure)
 	}
 	if s.RequireTLS {
 		return false, ErrNoTLS
@@ -100,18 +100,20 @@ func (s *Server) encrypt(c *smtp.Client, secure *tls.Config) (bool, error) {
 }
 
 // login says who sends, in the way that the server knows.
-func (s *Server) login(c *smtp.Client, host string, encrypted bool) error {
+func (s *Server) login(client *smtp.Client, host string, encrypted bool) error {
 	if ip := net.ParseIP(host); !encrypted && host != "localhost" &&
 		(ip == nil || !ip.IsLoopback()) {
 		return fmt.Errorf("%w, and a password is not sent where others can read it", ErrNoTLS)
 	}
-	_, ways := c.Extension("AUTH")
+	_, ways := client.Extension("AUTH")
 	for _, way := range [...]string{"PLAIN", "LOGIN"} {
 		for offered := range strings.FieldsSeq(ways) {
 			if !strings.EqualFold(offered, way) {
 				continue
 			}
-			if err := c.Auth(&login{way: way, user: s.User, password: s.Password}); err != nil {
+			if err := client.Auth(
+				&login{way: way, user: s.User, password: s.Password},
+			); err != nil {
 				return fmt.Errorf("it refuses the login of %s: %w", s.User, err)
 			}
 			return nil
@@ -153,16 +155,16 @@ func (l *login) Next(_ []byte, more bool) ([]byte, error) {
 }
 
 // hand says from whom and to whom, and the message.
-func hand(c *smtp.Client, from string, to []string, message []byte) error {
-	if err := c.Mail(from); err != nil {
+func hand(client *smtp.Client, from string, to []string, message []byte) error {
+	if err := client.Mail(from); err != nil {
 		return err
 	}
 	for _, a := range to {
-		if err := c.Rcpt(a); err != nil {
+		if err := client.Rcpt(a); err != nil {
 			return fmt.Errorf("%s: %w", a, err)
 		}
 	}
-	w, err := c.Data()
+	w, err := client.Data()
 	if err != nil {
 		return err
 	}
@@ -173,6 +175,6 @@ func hand(c *smtp.Client, from string, to []string, message []byte) error {
 		return err
 	}
 	// It has the message: what it answers to good-bye changes nothing.
-	_ = c.Quit()
+	_ = client.Quit()
 	return nil
 }

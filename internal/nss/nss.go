@@ -46,15 +46,15 @@ type Databases struct {
 
 // System are the databases of this machine.
 func System(limit time.Duration) Databases {
-	out := Databases{Passwd: "/etc/passwd", Group: "/etc/group", Limit: limit}
+	databases := Databases{Passwd: "/etc/passwd", Group: "/etc/group", Limit: limit}
 	for _, folder := range strings.Split(systemPath, ":") {
 		path, err := exec.LookPath(folder + "/getent")
 		if err == nil {
-			out.Getent = path
+			databases.Getent = path
 			break
 		}
 	}
-	return out
+	return databases
 }
 
 // systemPath is where getent is, and its PATH. That of the calling process does not count: pam_exec

@@ -79,29 +79,29 @@ type Client struct {
 }
 
 // New makes a client. It does not connect yet.
-func New(cfg Config) (*Client, error) {
-	secure, err := TLS(cfg.CA, cfg.Cert, cfg.Key)
+func New(config Config) (*Client, error) {
+	secure, err := TLS(config.CA, config.Cert, config.Key)
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{cfg: cfg}
-	switch cfg.At.Scheme {
+	client := &Client{cfg: config}
+	switch config.At.Scheme {
 	case "grpc", "grpcs":
 		creds := insecure.NewCredentials()
-		if cfg.At.Scheme == "grpcs" {
+		if config.At.Scheme == "grpcs" {
 			creds = credentials.NewTLS(secure)
 		}
-		c.conn, err = grpc.NewClient(
-			"passthrough:///"+cfg.At.Host,
+		client.conn, err = grpc.NewClient(
+			"passthrough:///"+config.At.Host,
 			grpc.WithTransportCredentials(creds),
 			grpc.WithDefaultCallOptions(grpc.UseCompressor("gzip")),
 			grpc.WithDisableServiceConfig(),
 		)
 		if err != nil {
-			return nil, fmt.Errorf("connection to %s: %w", cfg.At, err)
+			return nil, fmt.Errorf("connection to %s: %w", config.At, err)
 		}
 	default:
-		c.web = &http.Client{
+		client.web = &http.Client{
 			Transport: &http.Transport{
 				TLSClientConfig:     secure,
 				Proxy:               http.ProxyFromEnvironment,
@@ -112,30 +112,30 @@ func New(cfg Config) (*Client, error) {
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		}
 	}
-	return c, nil
+	return client, nil
 }
 
 // TLS makes the configuration of a client from files; empty ones are left out.
 func TLS(ca, cert, key string) (*tls.Config, error) {
-	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if ca != "" {
 		pem, err := os.ReadFile(ca)
 		if err != nil {
 			return nil, fmt.Errorf("certificates that may sign the receiver's: %w", err)
 		}
-		cfg.RootCAs = x509.NewCertPool()
-		if !cfg.RootCAs.AppendCertsFromPEM(pem) {
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
 			return nil, fmt.Errorf("%s holds no certificate in PEM", ca)
 		}
 	}
 	if cert != "" {
 		// It is read at each connection, so that a renewed one is used.
-		cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			pair, err := tls.LoadX509KeyPair(cert, key)
 			return &pair, err
 		}
 	}
-	return cfg, nil
+	return config, nil
 }
 
 // ReadToken reads a file with a bearer token.
@@ -231,17 +231,19 @@ func (c *Client) sendHTTP(ctx context.Context, path, token string, m, answer pro
 	if err := zip.Close(); err != nil {
 		return err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.cfg.At.JoinPath(path).String(), &body)
+	request, err := http.NewRequestWithContext(
+		ctx, http.MethodPost, c.cfg.At.JoinPath(path).String(), &body,
+	)
 	if err != nil {
 		return err
 	}
-	req.Header.Set("Content-Type", "application/x-protobuf")
-	req.Header.Set("Content-Encoding", "gzip")
-	req.Header.Set("User-Agent", "musterd")
+	request.Header.Set("Content-Type", "application/x-protobuf")
+	request.Header.Set("Content-Encoding", "gzip")
+	request.Header.Set("User-Agent", "musterd")
 	for name, value := range c.headers(token) {
-		req.Header.Set(name, value)
+		request.Header.Set(name, value)
 	}
-	resp, err := c.web.Do(req)
+	resp, err := c.web.Do(request)
 	if err != nil {
 		return err
 	}
@@ -256,7 +258,9 @@ func (c *Client) sendHTTP(ctx context.Context, path, token string, m, answer pro
 		}
 		return nil
 	}
-	out := &Error{Err: fmt.Errorf("%s answered %s%s", req.URL, resp.Status, quoteAnswer(resp, said))}
+	out := &Error{
+		Err: fmt.Errorf("%s answered %s%s", request.URL, resp.Status, quoteAnswer(resp, said)),
+	}
 	switch resp.StatusCode {
 	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
 		out.Never = true

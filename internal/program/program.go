@@ -13,17 +13,17 @@ import (
 	"time"
 )
 
-// Run runs a program with nothing but its environment and arguments, as somebody
-// else if as is not nil. It ends, with what it has started, when ctx does. Of what
+// Run runs a program with nothing but its environment and arguments, credential somebody
+// else if credential is not nil. It ends, with what it has started, when ctx does. Of what
 // it prints the last line is part of the error.
 func Run(
 	ctx context.Context,
 	file string,
 	env []string,
-	as *syscall.Credential,
+	credential *syscall.Credential,
 	args ...string,
 ) error {
-	return RunOn(ctx, nil, file, env, as, args...)
+	return RunOn(ctx, nil, file, env, credential, args...)
 }
 
 // RunOn is Run with what the program reads; nil = nothing.
@@ -32,23 +32,25 @@ func RunOn(
 	input io.Reader,
 	file string,
 	env []string,
-	as *syscall.Credential,
+	credential *syscall.Credential,
 	args ...string,
 ) error {
 	cmd := exec.CommandContext(ctx, file, args...)
 	cmd.Stdin = input
-	return runPrepared(cmd, env, as, nil)
+	return runPrepared(cmd, env, credential, nil)
 }
 
 // runPrepared runs a prepared command. begin, if it is not nil, is called once the process is
 // there; its error ends it.
-func runPrepared(cmd *exec.Cmd, env []string, as *syscall.Credential, begin func(pid int) error) error {
+func runPrepared(
+	cmd *exec.Cmd, env []string, credential *syscall.Credential, begin func(pid int) error,
+) error {
 	out := &tail{most: 300}
 	cmd.Env = env
 	cmd.Dir = "/"
 	cmd.Stdout = out
 	cmd.Stderr = out
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: as}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: credential}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 2 * time.Second
 	err := cmd.Start()

@@ -29,19 +29,28 @@ type Settings struct {
 }
 
 // Open makes the receiver.
-func Open(s Settings) (Receiver, error) {
-	if s.Format == FormatOTLP {
-		client, err := otlp.New(otlp.Config{At: s.At, CA: s.CA, Headers: s.Headers, Timeout: s.Timeout})
+func Open(settings Settings) (Receiver, error) {
+	if settings.Format == FormatOTLP {
+		client, err := otlp.New(
+			otlp.Config{
+				At:      settings.At,
+				CA:      settings.CA,
+				Headers: settings.Headers,
+				Timeout: settings.Timeout,
+			},
+		)
 		if err != nil {
 			return nil, err
 		}
-		return NewOTLP(client, s.Target, s.Began), nil
+		return NewOTLP(client, settings.Target, settings.Began), nil
 	}
-	secure, err := otlp.TLS(s.CA, "", "")
+	secure, err := otlp.TLS(settings.CA, "", "")
 	if err != nil {
 		return nil, err
 	}
-	return NewRemoteWrite(HTTP{URL: s.At, TLS: secure, Headers: s.Headers}, s.Target)
+	return NewRemoteWrite(
+		HTTP{URL: settings.At, TLS: secure, Headers: settings.Headers}, settings.Target,
+	)
 }
 
 // errHeader is wrapped when a line of the headers' file is none.

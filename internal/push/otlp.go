@@ -49,8 +49,8 @@ func (o *OTLP) Encode(families []*dto.MetricFamily, at time.Time) Message {
 }
 
 // Send implements Receiver.
-func (o *OTLP) Send(ctx context.Context, m Message) error {
-	rejected, err := o.client.SendMetrics(ctx, m.(*metricsrpc.ExportMetricsServiceRequest))
+func (o *OTLP) Send(ctx context.Context, message Message) error {
+	rejected, err := o.client.SendMetrics(ctx, message.(*metricsrpc.ExportMetricsServiceRequest))
 	var why *otlp.Error
 	switch {
 	case errors.As(err, &why) && why.Never:
@@ -67,8 +67,8 @@ func (o *OTLP) Send(ctx context.Context, m Message) error {
 func (o *OTLP) Close() error { return o.client.Close() }
 
 // metricOf is a family as OpenTelemetry has it.
-func (o *OTLP) metricOf(f *dto.MetricFamily, at time.Time) *metrics.Metric {
-	out := &metrics.Metric{Name: f.GetName(), Description: f.GetHelp()}
+func (o *OTLP) metricOf(family *dto.MetricFamily, at time.Time) *metrics.Metric {
+	out := &metrics.Metric{Name: family.GetName(), Description: family.GetHelp()}
 	now, began := uint64(at.UnixNano()), uint64(o.began.UnixNano())
 	var points []*metrics.NumberDataPoint
 	number := func(m *dto.Metric, value float64) {
@@ -78,9 +78,9 @@ func (o *OTLP) metricOf(f *dto.MetricFamily, at time.Time) *metrics.Metric {
 			Value:        &metrics.NumberDataPoint_AsDouble{AsDouble: value},
 		})
 	}
-	switch f.GetType() {
+	switch family.GetType() {
 	case dto.MetricType_COUNTER:
-		for _, m := range f.GetMetric() {
+		for _, m := range family.GetMetric() {
 			number(m, m.GetCounter().GetValue())
 		}
 		for _, p := range points {
@@ -91,7 +91,7 @@ func (o *OTLP) metricOf(f *dto.MetricFamily, at time.Time) *metrics.Metric {
 		}}
 	case dto.MetricType_HISTOGRAM, dto.MetricType_GAUGE_HISTOGRAM:
 		var list []*metrics.HistogramDataPoint
-		for _, m := range f.GetMetric() {
+		for _, m := range family.GetMetric() {
 			p := histogramPoint(m.GetHistogram())
 			p.Attributes = o.attributes(m)
 			p.TimeUnixNano = now
@@ -103,24 +103,25 @@ func (o *OTLP) metricOf(f *dto.MetricFamily, at time.Time) *metrics.Metric {
 		}}
 	case dto.MetricType_SUMMARY:
 		var list []*metrics.SummaryDataPoint
-		for _, m := range f.GetMetric() {
+		for _, metric := range family.GetMetric() {
 			p := &metrics.SummaryDataPoint{
-				Attributes: o.attributes(m), TimeUnixNano: now, StartTimeUnixNano: began,
-				Count: m.GetSummary().GetSampleCount(), Sum: m.GetSummary().GetSampleSum(),
+				Attributes: o.attributes(metric), TimeUnixNano: now, StartTimeUnixNano: began,
+				Count: metric.GetSummary().GetSampleCount(),
+				Sum:   metric.GetSummary().GetSampleSum(),
 			}
-			for _, q := range m.GetSummary().GetQuantile() {
+			for _, q := range metric.GetSummary().GetQuantile() {
 				p.QuantileValues = append(p.QuantileValues, &metrics.SummaryDataPoint_ValueAtQuantile{Quantile: q.GetQuantile(), Value: q.GetValue()})
 			}
 			list = append(list, p)
 		}
 		out.Data = &metrics.Metric_Summary{Summary: &metrics.Summary{DataPoints: list}}
 	default:
-		for _, m := range f.GetMetric() {
-			if m.GetUntyped() != nil {
-				number(m, m.GetUntyped().GetValue())
+		for _, metric := range family.GetMetric() {
+			if metric.GetUntyped() != nil {
+				number(metric, metric.GetUntyped().GetValue())
 				continue
 			}
-			number(m, m.GetGauge().GetValue())
+			number(metric, metric.GetGauge().GetValue())
 		}
 		out.Data = &metrics.Metric_Gauge{Gauge: &metrics.Gauge{DataPoints: points}}
 	}
@@ -129,10 +130,12 @@ func (o *OTLP) metricOf(f *dto.MetricFamily, at time.Time) *metrics.Metric {
 
 // histogramPoint has the counts of each bucket alone; the last one is that above all
 // bounds.
-func histogramPoint(h *dto.Histogram) *metrics.HistogramDataPoint {
-	out := &metrics.HistogramDataPoint{Count: h.GetSampleCount(), Sum: new(h.GetSampleSum())}
+func histogramPoint(histogram *dto.Histogram) *metrics.HistogramDataPoint {
+	out := &metrics.HistogramDataPoint{
+		Count: histogram.GetSampleCount(), Sum: new(histogram.GetSampleSum()),
+	}
 	before := uint64(0)
-	for _, b := range h.GetBucket() {
+	for _, b := range histogram.GetBucket() {
 		if math.IsInf(b.GetUpperBound(), 1) {
 			continue
 		}
@@ -143,7 +146,7 @@ func histogramPoint(h *dto.Histogram) *metrics.HistogramDataPoint {
 			out.Exemplars = append(out.Exemplars, exemplarOf(e))
 		}
 	}
-	out.BucketCounts = append(out.BucketCounts, h.GetSampleCount()-before)
+	out.BucketCounts = append(out.BucketCounts, histogram.GetSampleCount()-before)
 	return out
 }
 
@@ -164,9 +167,9 @@ func exemplarOf(e *dto.Exemplar) *metrics.Exemplar {
 }
 
 // attributes are the labels of a series; job and instance are the resource's.
-func (o *OTLP) attributes(m *dto.Metric) []*common.KeyValue {
+func (o *OTLP) attributes(metric *dto.Metric) []*common.KeyValue {
 	var out []*common.KeyValue
-	for _, l := range (Target{Labels: o.target.Labels}).labelsOf(m) {
+	for _, l := range (Target{Labels: o.target.Labels}).labelsOf(metric) {
 		out = append(out, keyValue(l.name, l.value))
 	}
 	return out

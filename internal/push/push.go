@@ -19,7 +19,7 @@ type Receiver interface {
 	// them.
 	Encode(families []*dto.MetricFamily, at time.Time) Message
 	// Send hands a message over.
-	Send(ctx context.Context, m Message) error
+	Send(ctx context.Context, message Message) error
 	Close() error
 }
 
@@ -67,7 +67,7 @@ type Status struct {
 }
 
 // New makes a Pusher.
-func New(cfg Config) *Pusher { return &Pusher{cfg: cfg} }
+func New(config Config) *Pusher { return &Pusher{cfg: config} }
 
 // Run pushes until the context ends, and a last time then, so that a process that ends in
 // order leaves its last counts.
@@ -118,9 +118,9 @@ func (p *Pusher) push(ctx context.Context) error {
 		case err == nil:
 			p.count(func(s *Status) { s.Pushes++ })
 		case errors.Is(err, errRefused):
-			p.count(func(s *Status) {
-				s.Failures++
-				s.Dropped++
+			p.count(func(status *Status) {
+				status.Failures++
+				status.Dropped++
 			})
 			p.waiting = p.waiting[1:]
 			return err

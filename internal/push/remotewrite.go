@@ -41,14 +41,14 @@ type withHeaders struct {
 }
 
 // RoundTrip implements http.RoundTripper.
-func (w withHeaders) RoundTrip(r *http.Request) (*http.Response, error) {
-	r = r.Clone(r.Context())
+func (w withHeaders) RoundTrip(request *http.Request) (*http.Response, error) {
+	request = request.Clone(request.Context())
 	for _, line := range w.Headers {
 		if name, value, ok := strings.Cut(line, ":"); ok {
-			r.Header.Set(strings.TrimSpace(name), strings.TrimSpace(value))
+			request.Header.Set(strings.TrimSpace(name), strings.TrimSpace(value))
 		}
 	}
-	return w.next.RoundTrip(r)
+	return w.next.RoundTrip(request)
 }
 
 // NewRemoteWrite makes one for a URL such as http://prometheus:9090/api/v1/write.
@@ -94,8 +94,8 @@ func (r *RemoteWrite) Encode(families []*dto.MetricFamily, at time.Time) Message
 const maxSeriesAtOnce = 5000
 
 // Send implements Receiver.
-func (r *RemoteWrite) Send(ctx context.Context, m Message) error {
-	list := m.([]one)
+func (r *RemoteWrite) Send(ctx context.Context, message Message) error {
+	list := message.([]one)
 	for len(list) > 0 {
 		n := min(len(list), maxSeriesAtOnce)
 		if err := r.sendSome(ctx, list[:n]); err != nil {
@@ -143,9 +143,9 @@ type answers struct {
 }
 
 // RoundTrip implements http.RoundTripper.
-func (a *answers) RoundTrip(r *http.Request) (*http.Response, error) {
+func (a *answers) RoundTrip(request *http.Request) (*http.Response, error) {
 	a.status.Store(0)
-	resp, err := a.next.RoundTrip(r)
+	resp, err := a.next.RoundTrip(request)
 	if err == nil {
 		a.status.Store(int32(resp.StatusCode))
 		a.counted.Store(resp.Header.Get("X-Prometheus-Remote-Write-Samples-Written") != "")
@@ -233,9 +233,9 @@ func messageV1(list []one) *prompb.WriteRequest {
 }
 
 func exemplarLabels(e *dto.Exemplar) []pair {
-	var out []pair
+	var pairs []pair
 	for _, l := range e.GetLabel() {
-		out = append(out, pair{l.GetName(), l.GetValue()})
+		pairs = append(pairs, pair{l.GetName(), l.GetValue()})
 	}
-	return out
+	return pairs
 }

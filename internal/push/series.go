@@ -33,66 +33,69 @@ type one struct {
 // eachSeries gives the series of families in the classic form: a histogram is its buckets,
 // its sum and its count.
 func (t Target) eachSeries(families []*dto.MetricFamily, at time.Time, give func(one)) {
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			labels := t.labelsOf(m)
-			s := one{at: at.UnixMilli(), family: f}
-			if m.TimestampMs != nil {
-				s.at = m.GetTimestampMs()
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			labels := t.labelsOf(metric)
+			s := one{at: at.UnixMilli(), family: family}
+			if metric.TimestampMs != nil {
+				s.at = metric.GetTimestampMs()
 			}
 			send := func(suffix string, value float64, exemplar *dto.Exemplar, more ...pair) {
 				s.labels = append(slices.Clone(labels), more...)
-				s.labels = append(s.labels, pair{"__name__", f.GetName() + suffix})
+				s.labels = append(s.labels, pair{"__name__", family.GetName() + suffix})
 				slices.SortFunc(s.labels, func(a, b pair) int { return strings.Compare(a.name, b.name) })
 				s.value, s.exemplar = value, exemplar
 				give(s)
 			}
-			switch f.GetType() {
+			switch family.GetType() {
 			case dto.MetricType_COUNTER:
-				send("", m.GetCounter().GetValue(), m.GetCounter().GetExemplar())
+				send("", metric.GetCounter().GetValue(), metric.GetCounter().GetExemplar())
 			case dto.MetricType_HISTOGRAM, dto.MetricType_GAUGE_HISTOGRAM:
-				sendHistogram(m.GetHistogram(), send)
+				sendHistogram(metric.GetHistogram(), send)
 			case dto.MetricType_SUMMARY:
-				for _, q := range m.GetSummary().GetQuantile() {
+				for _, q := range metric.GetSummary().GetQuantile() {
 					send("", q.GetValue(), nil, pair{"quantile", formatFloat(q.GetQuantile())})
 				}
-				send("_sum", m.GetSummary().GetSampleSum(), nil)
-				send("_count", float64(m.GetSummary().GetSampleCount()), nil)
+				send("_sum", metric.GetSummary().GetSampleSum(), nil)
+				send("_count", float64(metric.GetSummary().GetSampleCount()), nil)
 			case dto.MetricType_GAUGE:
-				send("", m.GetGauge().GetValue(), nil)
+				send("", metric.GetGauge().GetValue(), nil)
 			case dto.MetricType_UNTYPED:
-				send("", m.GetUntyped().GetValue(), nil)
+				send("", metric.GetUntyped().GetValue(), nil)
 			}
 		}
 	}
 }
 
-func sendHistogram(h *dto.Histogram, send func(suffix string, value float64, exemplar *dto.Exemplar, more ...pair)) {
+func sendHistogram(
+	histogram *dto.Histogram,
+	send func(suffix string, value float64, exemplar *dto.Exemplar, more ...pair),
+) {
 	infinite := false
-	for _, b := range h.GetBucket() {
+	for _, b := range histogram.GetBucket() {
 		infinite = infinite || math.IsInf(b.GetUpperBound(), 1)
 		send("_bucket", float64(b.GetCumulativeCount()), b.GetExemplar(), pair{"le", formatFloat(b.GetUpperBound())})
 	}
 	if !infinite {
-		send("_bucket", float64(h.GetSampleCount()), nil, pair{"le", "+Inf"})
+		send("_bucket", float64(histogram.GetSampleCount()), nil, pair{"le", "+Inf"})
 	}
-	send("_sum", h.GetSampleSum(), nil)
-	send("_count", float64(h.GetSampleCount()), nil)
+	send("_sum", histogram.GetSampleSum(), nil)
+	send("_count", float64(histogram.GetSampleCount()), nil)
 }
 
 // labelsOf are those of a series and of the target.
-func (t Target) labelsOf(m *dto.Metric) []pair {
-	var out []pair
+func (t Target) labelsOf(metric *dto.Metric) []pair {
+	var pairs []pair
 	has := map[string]bool{}
-	for _, l := range m.GetLabel() {
+	for _, l := range metric.GetLabel() {
 		if l.GetValue() != "" {
-			out = append(out, pair{l.GetName(), l.GetValue()})
+			pairs = append(pairs, pair{l.GetName(), l.GetValue()})
 			has[l.GetName()] = true
 		}
 	}
 	add := func(name, value string) {
 		if value != "" && !has[name] {
-			out = append(out, pair{name, value})
+			pairs = append(pairs, pair{name, value})
 		}
 	}
 	add("job", t.Job)
@@ -100,15 +103,15 @@ func (t Target) labelsOf(m *dto.Metric) []pair {
 	for name, value := range t.Labels {
 		add(name, value)
 	}
-	return out
+	return pairs
 }
 
 // formatFloat writes a number as Prometheus writes it in labels.
-func formatFloat(v float64) string {
-	if math.IsInf(v, 1) {
+func formatFloat(value float64) string {
+	if math.IsInf(value, 1) {
 		return "+Inf"
 	}
-	text := strconv.FormatFloat(v, 'g', -1, 64)
+	text := strconv.FormatFloat(value, 'g', -1, 64)
 	if !strings.ContainsAny(text, "e.") {
 		text += ".0"
 	}

@@ -170,7 +170,7 @@ func part(text string) (float64, error) {
 // ParseWaits reads the objectives of QOS: "normal 95% within 4h" each, or
 // "* 90% within 24h" for those that are not named.
 func ParseWaits(lines []string) ([]Objective, error) {
-	var out []Objective
+	var objectives []Objective
 	seen := map[string]bool{}
 	for _, line := range lines {
 		qos, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
@@ -188,7 +188,7 @@ func ParseWaits(lines []string) ([]Objective, error) {
 		}
 		seen[qos] = true
 		objective.Class = qos
-		out = append(out, objective)
+		objectives = append(objectives, objective)
 	}
-	return out, nil
+	return objectives, nil
 }

@@ -36,17 +36,17 @@ func New(address, user string) *Client {
 // scontrol token prints it or bare; a socket needs none. Whatever the status is,
 // the caller closes the body.
 func (c *Client) Get(ctx context.Context, page, token string) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+page, http.NoBody)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+page, http.NoBody)
 	if err != nil {
 		return nil, err
 	}
-	req.Header.Set("Accept", "application/json")
+	request.Header.Set("Accept", "application/json")
 	if c.user != "" {
-		req.Header.Set("X-SLURM-USER-NAME", c.user)
+		request.Header.Set("X-SLURM-USER-NAME", c.user)
 	}
 	token = strings.TrimPrefix(strings.TrimSpace(token), "SLURM_JWT=")
 	if token != "" {
-		req.Header.Set("X-SLURM-USER-TOKEN", token)
+		request.Header.Set("X-SLURM-USER-TOKEN", token)
 	}
-	return c.http.Do(req)
+	return c.http.Do(request)
 }

@@ -11,14 +11,14 @@ import (
 // checkErrors keeps errors recognisable after somebody wraps them: they are
 // compared with errors.Is and errors.As, never by identity, type or text.
 func checkErrors(r *report) {
-	r.visitProduction(func(p *Package, file *File) {
-		for _, d := range file.AST.Decls {
-			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv != nil &&
+	r.visitProduction(func(pkg *Package, file *File) {
+		for _, decl := range file.AST.Decls {
+			if fn, ok := decl.(*ast.FuncDecl); ok && fn.Recv != nil &&
 				(fn.Name.Name == "Is" || fn.Name.Name == "As") {
 				continue // this is how errors.Is learns what equals what
 			}
-			ast.Inspect(d, func(n ast.Node) bool {
-				if text := wrongComparison(p, n); text != "" {
+			ast.Inspect(decl, func(n ast.Node) bool {
+				if text := wrongComparison(pkg, n); text != "" {
 					r.addBreachAt(n.Pos(), "%s", text)
 				}
 				return true
@@ -27,23 +27,23 @@ func checkErrors(r *report) {
 	})
 }
 
-func wrongComparison(p *Package, n ast.Node) string {
+func wrongComparison(pkg *Package, n ast.Node) string {
 	switch n := n.(type) {
 	case *ast.BinaryExpr:
-		if (n.Op == token.EQL || n.Op == token.NEQ) && isError(p, n.X) && isError(p, n.Y) {
+		if (n.Op == token.EQL || n.Op == token.NEQ) && isError(pkg, n.X) && isError(pkg, n.Y) {
 			return "compares errors with " + n.Op.String() +
 				", which fails once one is wrapped: use errors.Is"
 		}
 	case *ast.SwitchStmt:
-		if n.Tag != nil && isError(p, n.Tag) {
+		if n.Tag != nil && isError(pkg, n.Tag) {
 			return "switches on an error's identity, which fails once it is wrapped: use errors.Is"
 		}
 	case *ast.TypeAssertExpr:
-		if isError(p, n.X) {
+		if isError(pkg, n.X) {
 			return "asserts an error's type, which fails once it is wrapped: use errors.As"
 		}
 	case *ast.CallExpr:
-		return wrongCall(p, n)
+		return wrongCall(pkg, n)
 	}
 	return ""
 }
@@ -64,18 +64,18 @@ func wrongCall(p *Package, call *ast.CallExpr) string {
 }
 
 // isError tells an expression whose static type is the error interface.
-func isError(p *Package, e ast.Expr) bool {
-	t := p.Info.TypeOf(e)
+func isError(pkg *Package, e ast.Expr) bool {
+	t := pkg.Info.TypeOf(e)
 	return t != nil && types.Identical(t, types.Universe.Lookup("error").Type())
 }
 
 // isErrorText tells err.Error(), also inside a strings function.
-func isErrorText(p *Package, e ast.Expr) bool {
+func isErrorText(pkg *Package, e ast.Expr) bool {
 	found := false
 	ast.Inspect(e, func(n ast.Node) bool {
 		if call, ok := n.(*ast.CallExpr); ok && len(call.Args) == 0 {
 			if sel, ok := call.Fun.(*ast.SelectorExpr); ok && sel.Sel.Name == "Error" &&
-				implementsError(p, sel.X) {
+				implementsError(pkg, sel.X) {
 				found = true
 			}
 		}
@@ -84,7 +84,7 @@ func isErrorText(p *Package, e ast.Expr) bool {
 	return found
 }
 
-func implementsError(p *Package, e ast.Expr) bool {
-	t := p.Info.TypeOf(e)
+func implementsError(pkg *Package, e ast.Expr) bool {
+	t := pkg.Info.TypeOf(e)
 	return t != nil && !strings.HasPrefix(t.String(), "invalid") && types.Implements(t, errorType())
 }

@@ -10,8 +10,9 @@ type Exception struct {
 	Why  string
 }
 
-func (e Exception) matchesBreach(b Breach) bool {
-	return e.Rule == b.Rule && isWithin(b.Path, e.Path) && strings.Contains(b.Text, e.Text)
+func (e Exception) matchesBreach(breach Breach) bool {
+	return e.Rule == breach.Rule && isWithin(breach.Path, e.Path) &&
+		strings.Contains(breach.Text, e.Text)
 }
 
 // Exceptions of this repository.

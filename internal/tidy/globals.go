@@ -12,17 +12,17 @@ import (
 // declared and never again, by anybody, and none is of a kind that exists to
 // be changed. Tables, sentinel errors and compiled patterns pass.
 func checkGlobals(r *report) {
-	r.visitProduction(func(p *Package, file *File) {
+	r.visitProduction(func(pkg *Package, file *File) {
 		for _, d := range file.AST.Decls {
 			if g, ok := d.(*ast.GenDecl); ok && g.Tok == token.VAR {
 				for _, s := range g.Specs {
-					checkVarSpec(r, p, file, g, s.(*ast.ValueSpec))
+					checkVarSpec(r, pkg, file, g, s.(*ast.ValueSpec))
 				}
 			}
 		}
 		ast.Inspect(file.AST, func(n ast.Node) bool {
-			for _, e := range written(p, n) {
-				v := reachedGlobal(p, e)
+			for _, e := range written(pkg, n) {
+				v := reachedGlobal(pkg, e)
 				if v != nil && !file.isExcused("global", r.lineOf(n.Pos()), nil, r.tree.Fset) &&
 					!declaredExcused(r, v) {
 					r.addBreachAt(
@@ -37,25 +37,25 @@ func checkGlobals(r *report) {
 	})
 }
 
-func checkVarSpec(r *report, p *Package, file *File, g *ast.GenDecl, s *ast.ValueSpec) {
+func checkVarSpec(r *report, pkg *Package, file *File, g *ast.GenDecl, s *ast.ValueSpec) {
 	for _, name := range s.Names {
-		v, ok := p.Info.Defs[name].(*types.Var)
+		v, ok := pkg.Info.Defs[name].(*types.Var)
 		if !ok || name.Name == "_" {
 			continue
 		}
-		why := ""
+		reason := ""
 		switch {
 		case len(s.Values) == 0 && !embedded(g, s):
-			why = "has no value where it is declared, so it is there to be changed"
+			reason = "has no value where it is declared, so it is there to be changed"
 		default:
-			why = changeable(v.Type())
+			reason = changeable(v.Type())
 		}
-		if why != "" && !file.isExcused("global", r.lineOf(s.Pos()), doc(g, s), r.tree.Fset) {
+		if reason != "" && !file.isExcused("global", r.lineOf(s.Pos()), doc(g, s), r.tree.Fset) {
 			r.addBreachAt(
 				name.Pos(),
 				"package variable %s %s: own it in a struct, or mark it with //muster:global and why",
 				name.Name,
-				why,
+				reason,
 			)
 		}
 	}
@@ -106,8 +106,8 @@ func changeable(t types.Type) string {
 			return "is of package " + pkg
 		}
 		for i := range u.NumFields() {
-			if why := changeable(u.Field(i).Type()); strings.HasPrefix(why, "is ") {
-				return "holds a field that " + why
+			if reason := changeable(u.Field(i).Type()); strings.HasPrefix(reason, "is ") {
+				return "holds a field that " + reason
 			}
 		}
 	}
@@ -123,7 +123,7 @@ func ownerOf(t types.Type) string {
 
 // written gives the expressions that a node assigns to, takes the address of
 // or hands to something that changes them.
-func written(p *Package, n ast.Node) []ast.Expr {
+func written(pkg *Package, n ast.Node) []ast.Expr {
 	switch n := n.(type) {
 	case *ast.AssignStmt:
 		if n.Tok != token.DEFINE {
@@ -140,21 +140,21 @@ func written(p *Package, n ast.Node) []ast.Expr {
 			return []ast.Expr{n.X}
 		}
 	case *ast.CallExpr:
-		return changedByCall(p, n)
+		return changedByCall(pkg, n)
 	}
 	return nil
 }
 
-func changedByCall(p *Package, call *ast.CallExpr) []ast.Expr {
+func changedByCall(pkg *Package, call *ast.CallExpr) []ast.Expr {
 	switch fun := call.Fun.(type) {
 	case *ast.Ident:
-		_, builtin := p.Info.Uses[fun].(*types.Builtin)
+		_, builtin := pkg.Info.Uses[fun].(*types.Builtin)
 		if builtin && slices.Contains([]string{"delete", "clear", "copy"}, fun.Name) {
 			return call.Args[:1]
 		}
 	case *ast.SelectorExpr:
 		// v.M() with a pointer receiver takes v's address without saying so.
-		s := p.Info.Selections[fun]
+		s := pkg.Info.Selections[fun]
 		if s == nil || s.Kind() != types.MethodVal {
 			return nil
 		}
@@ -165,7 +165,8 @@ func changedByCall(p *Package, call *ast.CallExpr) []ast.Expr {
 		_, byPointer := method.Signature().Recv().Type().(*types.Pointer)
 		_, isPointer := s.Recv().Underlying().(*types.Pointer)
 		// Of other modules' variables (build.Default) we know no methods that change.
-		if v := reachedGlobal(p, fun.X); byPointer && !isPointer && v != nil && v.Pkg() == p.Types {
+		if v := reachedGlobal(pkg, fun.X); byPointer && !isPointer && v != nil &&
+			v.Pkg() == pkg.Types {
 			return []ast.Expr{fun.X}
 		}
 	}
@@ -174,7 +175,7 @@ func changedByCall(p *Package, call *ast.CallExpr) []ast.Expr {
 
 // reachedGlobal gives the package variable that an expression reaches into, of this
 // package or another, or nil. Reaching through a pointer or a call ends it.
-func reachedGlobal(p *Package, e ast.Expr) *types.Var {
+func reachedGlobal(pkg *Package, e ast.Expr) *types.Var {
 	for {
 		switch x := e.(type) {
 		case *ast.ParenExpr:
@@ -184,12 +185,12 @@ func reachedGlobal(p *Package, e ast.Expr) *types.Var {
 		case *ast.StarExpr:
 			e = x.X
 		case *ast.SelectorExpr:
-			if v, ok := p.Info.Uses[x.Sel].(*types.Var); ok && packageLevel(v) {
+			if v, ok := pkg.Info.Uses[x.Sel].(*types.Var); ok && packageLevel(v) {
 				return v
 			}
 			e = x.X
 		case *ast.Ident:
-			if v, ok := p.Info.Uses[x].(*types.Var); ok && packageLevel(v) {
+			if v, ok := pkg.Info.Uses[x].(*types.Var); ok && packageLevel(v) {
 				return v
 			}
 			return nil
@@ -204,8 +205,8 @@ func packageLevel(v *types.Var) bool { return v.Pkg() != nil && v.Parent() == v.
 // declaredExcused tells whether the declaration of a variable carries the mark.
 func declaredExcused(r *report, v *types.Var) bool {
 	at := r.tree.Fset.Position(v.Pos())
-	for _, p := range r.tree.Packages {
-		for _, file := range p.Files {
+	for _, pkg := range r.tree.Packages {
+		for _, file := range pkg.Files {
 			if file.Path == at.Filename {
 				return slices.ContainsFunc(file.marks, func(m *mark) bool {
 					return m.name == "global" && m.why != "" && m.line <= at.Line &&

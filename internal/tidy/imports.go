@@ -9,12 +9,12 @@ import (
 // checkImports holds production files to the import order. Tests may reach
 // wider: they bring real things together.
 func checkImports(r *report) {
-	for _, p := range r.tree.Packages {
-		for _, file := range p.Files {
-			from, ok := roomOf(p.Dir)
+	for _, pkg := range r.tree.Packages {
+		for _, file := range pkg.Files {
+			from, ok := roomOf(pkg.Dir)
 			if !ok {
 				r.addBreach(
-					p.Dir,
+					pkg.Dir,
 					0,
 					"is in no room of the import order: add it to the table in internal/tidy, or move it",
 				)

@@ -17,8 +17,8 @@ func Invariants(tree *Tree, page string) []Breach {
 	for _, m := range checkName.FindAllStringSubmatch(page, -1) {
 		named = append(named, m[1])
 	}
-	if p := tree.packageNamed(tree.Module + "/ledger/state"); p != nil {
-		for _, file := range p.Files {
+	if pkg := tree.packageNamed(tree.Module + "/ledger/state"); pkg != nil {
+		for _, file := range pkg.Files {
 			for _, d := range file.AST.Decls {
 				fn, ok := d.(*ast.FuncDecl)
 				if ok && fn.Recv == nil && isInvariantName(fn.Name.Name) {
@@ -27,23 +27,24 @@ func Invariants(tree *Tree, page string) []Breach {
 			}
 		}
 	}
-	var out []Breach
+	var breaches []Breach
 	for _, n := range named {
 		if !slices.Contains(exist, n) {
-			out = append(out, Breach{Rule: "invariants", Path: where, Text: "names state." + n +
-				", which does not exist"})
+			breaches = append(breaches,
+				Breach{Rule: "invariants", Path: where, Text: "names state." + n +
+					", which does not exist"})
 		}
 	}
-	for _, n := range exist {
-		if !slices.Contains(named, n) {
-			out = append(
-				out,
+	for _, name := range exist {
+		if !slices.Contains(named, name) {
+			breaches = append(
+				breaches,
 				Breach{Rule: "invariants", Path: where, Text: "does not say what state." +
-					n + " checks"},
+					name + " checks"},
 			)
 		}
 	}
-	return out
+	return breaches
 }
 
 // isInvariantName tells whether a function is named as one check is: CheckJobs. Check and

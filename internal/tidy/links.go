@@ -72,7 +72,7 @@ func Links(root string) (found []Breach, seen []string, err error) {
 }
 
 func (p program) linked(list []listed) []Breach {
-	var out []Breach
+	var breaches []Breach
 	for _, never := range p.never {
 		var which []string
 		for _, l := range list {
@@ -81,8 +81,8 @@ func (p program) linked(list []listed) []Breach {
 			}
 		}
 		if len(which) > 0 {
-			out = append(
-				out,
+			breaches = append(
+				breaches,
 				Breach{
 					Rule: "links",
 					Path: p.dir,
@@ -96,5 +96,5 @@ func (p program) linked(list []listed) []Breach {
 			)
 		}
 	}
-	return out
+	return breaches
 }

@@ -115,9 +115,9 @@ func checkRand(r *report, file *File, rm room) {
 
 // pureFiles calls visit for each production file of a pure room.
 func (r *report) pureFiles(visit func(*Package, *File, room)) {
-	r.visitProduction(func(p *Package, f *File) {
-		if rm, ok := roomOf(p.Dir); ok && rm.pure {
-			visit(p, f, rm)
+	r.visitProduction(func(pkg *Package, file *File) {
+		if rm, ok := roomOf(pkg.Dir); ok && rm.pure {
+			visit(pkg, file, rm)
 		}
 	})
 }
@@ -126,18 +126,20 @@ func (r *report) pureFiles(visit func(*Package, *File, room)) {
 // One form needs no mark: a loop that only collects keys or values into a
 // slice which the same function then sorts.
 func checkMapOrder(r *report) {
-	r.pureFiles(func(p *Package, file *File, _ room) {
-		for _, d := range file.AST.Decls {
-			ast.Inspect(d, func(n ast.Node) bool {
+	r.pureFiles(func(pkg *Package, file *File, _ room) {
+		for _, decl := range file.AST.Decls {
+			ast.Inspect(decl, func(n ast.Node) bool {
 				// The mark is looked for first: it is welcome, though not
 				// needed, on a loop that collects to sort.
 				switch n := n.(type) {
 				case *ast.RangeStmt:
-					if isMap(p.Info.TypeOf(n.X)) && !r.orderExcused(file, n.Pos()) && !collectsToSort(p, d, n) {
+					if isMap(pkg.Info.TypeOf(n.X)) && !r.orderExcused(file, n.Pos()) &&
+						!collectsToSort(pkg, decl, n) {
 						r.unordered(n.Pos())
 					}
 				case *ast.CallExpr:
-					if mapIterator(p, n.Fun) && !r.orderExcused(file, n.Pos()) && !sortedAtOnce(p, d, n) {
+					if mapIterator(pkg, n.Fun) && !r.orderExcused(file, n.Pos()) &&
+						!sortedAtOnce(pkg, decl, n) {
 						r.unordered(n.Pos())
 					}
 				}
@@ -147,13 +149,13 @@ func checkMapOrder(r *report) {
 	})
 }
 
-func (r *report) orderExcused(f *File, pos token.Pos) bool {
-	return f.isExcused("unordered", r.lineOf(pos), nil, r.tree.Fset)
+func (r *report) orderExcused(file *File, position token.Pos) bool {
+	return file.isExcused("unordered", r.lineOf(position), nil, r.tree.Fset)
 }
 
-func (r *report) unordered(pos token.Pos) {
+func (r *report) unordered(position token.Pos) {
 	r.addBreachAt(
-		pos,
+		position,
 		"walks a map in random order: collect and sort, or mark it with //muster:unordered and why the order cannot show",
 	)
 }
@@ -202,12 +204,12 @@ func sorts(p *Package, call *ast.CallExpr) bool {
 }
 
 // sortedAtOnce tells slices.Sorted(maps.Keys(m)) and its like.
-func sortedAtOnce(p *Package, d ast.Decl, iterator *ast.CallExpr) bool {
+func sortedAtOnce(pkg *Package, decl ast.Decl, iterator *ast.CallExpr) bool {
 	found := false
-	ast.Inspect(d, func(n ast.Node) bool {
+	ast.Inspect(decl, func(n ast.Node) bool {
 		if call, ok := n.(*ast.CallExpr); ok && len(call.Args) > 0 &&
 			call.Args[0] == ast.Expr(iterator) &&
-			sorts(p, call) {
+			sorts(pkg, call) {
 			found = true
 		}
 		return !found
@@ -217,7 +219,7 @@ func sortedAtOnce(p *Package, d ast.Decl, iterator *ast.CallExpr) bool {
 
 // collectsToSort tells a loop whose only statement appends to a slice that is
 // sorted later in the same declaration.
-func collectsToSort(p *Package, d ast.Decl, loop *ast.RangeStmt) bool {
+func collectsToSort(pkg *Package, decl ast.Decl, loop *ast.RangeStmt) bool {
 	if len(loop.Body.List) != 1 {
 		return false
 	}
@@ -237,9 +239,9 @@ func collectsToSort(p *Package, d ast.Decl, loop *ast.RangeStmt) bool {
 		return false
 	}
 	sorted := false
-	ast.Inspect(d, func(n ast.Node) bool {
+	ast.Inspect(decl, func(n ast.Node) bool {
 		if call, ok := n.(*ast.CallExpr); ok && call.Pos() > loop.End() && len(call.Args) > 0 &&
-			types.ExprString(call.Args[0]) == into && sorts(p, call) {
+			types.ExprString(call.Args[0]) == into && sorts(pkg, call) {
 			sorted = true
 		}
 		return !sorted
@@ -253,13 +255,13 @@ var integerRooms = []string{"ledger", "scheduler", "nodeagent/plan", "accounting
 // checkFloats finds functions of deciding rooms that compute with floating
 // point.
 func checkFloats(r *report) {
-	r.pureFiles(func(p *Package, file *File, _ room) {
-		if !slices.ContainsFunc(integerRooms, func(d string) bool { return isWithin(p.Dir, d) }) {
+	r.pureFiles(func(pkg *Package, file *File, _ room) {
+		if !slices.ContainsFunc(integerRooms, func(d string) bool { return isWithin(pkg.Dir, d) }) {
 			return
 		}
 		for _, d := range file.AST.Decls {
 			fn, ok := d.(*ast.FuncDecl)
-			if !ok || !usesFloat(p, fn) {
+			if !ok || !usesFloat(pkg, fn) {
 				continue
 			}
 			if !file.isExcused("float", r.lineOf(fn.Pos()), fn.Doc, r.tree.Fset) {
@@ -273,12 +275,12 @@ func checkFloats(r *report) {
 	})
 }
 
-func usesFloat(p *Package, fn *ast.FuncDecl) bool {
+func usesFloat(pkg *Package, fn *ast.FuncDecl) bool {
 	found := false
 	ast.Inspect(fn, func(n ast.Node) bool {
 		if e, ok := n.(ast.Expr); ok && !found {
-			if b, ok := p.Info.TypeOf(e).(*types.Basic); ok && b.Info()&types.IsFloat != 0 &&
-				p.Info.Types[e].Value == nil {
+			if b, ok := pkg.Info.TypeOf(e).(*types.Basic); ok && b.Info()&types.IsFloat != 0 &&
+				pkg.Info.Types[e].Value == nil {
 				found = true
 			}
 		}

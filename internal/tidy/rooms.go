@@ -132,6 +132,12 @@ var order = []room{
 		also: []string{"internal/durable"}, outside: []string{
 			"github.com/cilium/ebpf", mCBOR, mSys}, why: "an adapter knows the kernel and no other adapter"},
 	{
+		path:  "nodeagent/display",
+		layer: 4,
+		upTo:  3,
+		why:   "an adapter knows the X displays of a node and no other adapter",
+	},
+	{
 		path:    "nodeagent/netcount",
 		layer:   4,
 		upTo:    3,
@@ -483,6 +489,30 @@ var order = []room{
 		why: "the way of a host's commands to the controllers on others",
 	},
 	{
+		path:  "nodeagent/assembly",
+		layer: 5,
+		upTo:  3,
+		also: []string{
+			"internal/clock",
+			"internal/transport",
+			"nodeagent/runtime",
+			"nodeagent/display",
+			"nodeagent/gpu",
+			"nodeagent/telemetry",
+			"nodeagent/daemon",
+			"nodeagent/controllers",
+			"nodeagent/enrolment",
+			"nodeagent/settings",
+			"nodeagent/stepserver",
+			"nodeagent/podserver",
+			"nodeagent/machine",
+			"nodeagent/shipping",
+			"nodeagent/pages",
+			"nodeagent/loginhost",
+		},
+		why: "makes the agent of a host from its parts",
+	},
+	{
 		path:    "accounting/daemon",
 		layer:   5,
 		upTo:    3,
@@ -564,8 +594,11 @@ var order = []room{
 		path:  "controller/host",
 		layer: 5,
 		upTo:  3,
-		also:  []string{"scheduler/daemon", "internal/clock", "internal/nss", "internal/program", "internal/transport"},
-		why:   "the controller's host behind the interfaces of its daemon: users, programs, clock",
+		also: []string{
+			"api", "scheduler/daemon", "internal/clock", "internal/conffile", "internal/nss",
+			"internal/program", "internal/transport",
+		},
+		why: "the controller's host behind the interfaces of its daemon: users, programs, clock",
 	},
 	{
 		path:  "controller/keys",
@@ -604,6 +637,15 @@ var order = []room{
 		also:    []string{"accounting/clickhouse", "ledger/log", "controller/peers"},
 		outside: []string{"github.com/google/uuid"},
 		why:     "looks wherever an older cluster may have left traces before a new one begins",
+	},
+	{
+		path:  "controller/storage",
+		layer: 5,
+		upTo:  3,
+		also: []string{
+			"internal/conffile", "ledger/event", "ledger/log", "ledger/store", "scheduler/daemon",
+		},
+		why: "opens archive, content and log of a controller, and replays the log into the fold",
 	},
 	{
 		path:    "controller/callers",
@@ -709,6 +751,27 @@ var order = []room{
 			"controller/doors",
 		},
 		why: "a member of a group of controllers that votes and keeps the log",
+	},
+	{
+		path:  "controller/turns",
+		layer: 5,
+		upTo:  3,
+		also:  []string{"internal/parts", "ledger/log", "scheduler/daemon"},
+		why:   "decides when a controller of a group stands by and when it leads",
+	},
+	{
+		path:  "controller/observer",
+		layer: 5,
+		upTo:  3,
+		also: []string{
+			"internal/clock",
+			"internal/conffile",
+			"internal/parts",
+			"internal/transport",
+			"collector",
+			"controller/doors",
+		},
+		why: "runs the reader of a Slurm and serves what it read",
 	},
 	{
 		path:  "accounting/observed",

@@ -70,17 +70,17 @@ func Run(tree *Tree, exceptions []Exception) []Breach {
 		r.rule = rule.name
 		rule.check(r)
 	}
-	out := except(r.found, exceptions)
-	slices.SortStableFunc(out, func(a, b Breach) int {
+	breaches := except(r.found, exceptions)
+	slices.SortStableFunc(breaches, func(a, b Breach) int {
 		return cmp.Or(slices.Index(Names(), a.Rule)-slices.Index(Names(), b.Rule),
 			strings.Compare(a.Path, b.Path), a.Line-b.Line, strings.Compare(a.Text, b.Text))
 	})
-	return slices.Compact(out)
+	return slices.Compact(breaches)
 }
 
 func except(found []Breach, exceptions []Exception) []Breach {
 	used := make([]bool, len(exceptions))
-	out := slices.DeleteFunc(found, func(breach Breach) bool {
+	breaches := slices.DeleteFunc(found, func(breach Breach) bool {
 		for i, exception := range exceptions {
 			if exception.matchesBreach(breach) {
 				used[i] = true
@@ -89,22 +89,22 @@ func except(found []Breach, exceptions []Exception) []Breach {
 		}
 		return false
 	})
-	for i, e := range exceptions {
+	for i, exception := range exceptions {
 		if !used[i] {
-			out = append(
-				out,
+			breaches = append(
+				breaches,
 				Breach{
-					Rule: e.Rule,
-					Path: e.Path,
+					Rule: exception.Rule,
+					Path: exception.Path,
 					Text: fmt.Sprintf(
 						"the exception for %q is not needed any more: take it out of the table",
-						e.Text,
+						exception.Text,
 					),
 				},
 			)
 		}
 	}
-	return out
+	return breaches
 }
 
 // report collects what the rules find.
@@ -118,19 +118,19 @@ func (r *report) addBreach(path string, line int, format string, args ...any) {
 	r.found = append(r.found, Breach{r.rule, path, line, fmt.Sprintf(format, args...)})
 }
 
-func (r *report) addBreachAt(pos token.Pos, format string, args ...any) {
-	p := r.tree.Fset.Position(pos)
+func (r *report) addBreachAt(position token.Pos, format string, args ...any) {
+	p := r.tree.Fset.Position(position)
 	r.addBreach(p.Filename, p.Line, format, args...)
 }
 
-func (r *report) lineOf(pos token.Pos) int { return r.tree.Fset.Position(pos).Line }
+func (r *report) lineOf(position token.Pos) int { return r.tree.Fset.Position(position).Line }
 
 // visitProduction calls visit for each production file that people wrote.
 func (r *report) visitProduction(visit func(*Package, *File)) {
-	for _, p := range r.tree.Packages {
-		for _, f := range p.Files {
-			if !f.Generated {
-				visit(p, f)
+	for _, pkg := range r.tree.Packages {
+		for _, file := range pkg.Files {
+			if !file.Generated {
+				visit(pkg, file)
 			}
 		}
 	}
@@ -139,10 +139,10 @@ func (r *report) visitProduction(visit func(*Package, *File)) {
 // visitWritten calls visit for each file that people wrote, tests included.
 func (r *report) visitWritten(visit func(*Package, *File)) {
 	r.visitProduction(visit)
-	for _, p := range r.tree.Packages {
-		for _, f := range p.Tests {
-			if !f.Generated {
-				visit(p, f)
+	for _, pkg := range r.tree.Packages {
+		for _, file := range pkg.Tests {
+			if !file.Generated {
+				visit(pkg, file)
 			}
 		}
 	}
@@ -152,13 +152,13 @@ func checkCompiles(r *report) {
 	for _, err := range r.tree.unparsed {
 		r.addBreach(".", 0, "does not parse, so no rule can be applied: %v", err)
 	}
-	for _, p := range r.tree.Packages {
-		if p.broken != nil {
+	for _, pkg := range r.tree.Packages {
+		if pkg.broken != nil {
 			r.addBreach(
-				p.Dir,
+				pkg.Dir,
 				0,
 				"does not compile, so not every rule can be applied: %v",
-				p.broken,
+				pkg.broken,
 			)
 		}
 	}
@@ -166,15 +166,16 @@ func checkCompiles(r *report) {
 
 func checkMarks(r *report) {
 	known := []string{"unordered", "table", "global", "float", "sleep"}
-	for _, p := range r.tree.Packages {
-		for _, file := range slices.Concat(p.Files, p.Tests) {
+	for _, pkg := range r.tree.Packages {
+		for _, file := range slices.Concat(pkg.Files, pkg.Tests) {
 			for _, m := range file.marks {
 				switch {
 				case !slices.Contains(known, m.name):
 					r.addBreach(file.Path, m.line, "there is no mark //muster:%s", m.name)
 				case m.why == "":
 					r.addBreach(file.Path, m.line, "//muster:%s needs a reason", m.name)
-				case !m.used && p.broken == nil && m.name != "table": // a table may grow past the limit any day
+				// a table may grow past the limit any day
+				case !m.used && pkg.broken == nil && m.name != "table":
 					r.addBreach(
 						file.Path,
 						m.line,

@@ -23,18 +23,18 @@ const (
 // checkDocs wants exactly one package comment for each package, and in the
 // form godoc expects.
 func checkDocs(r *report) {
-	for _, p := range r.tree.Packages {
+	for _, pkg := range r.tree.Packages {
 		var docs []*File
-		for _, f := range p.Files {
-			if f.AST.Doc != nil && strings.TrimSpace(f.AST.Doc.Text()) != "" {
-				docs = append(docs, f)
+		for _, file := range pkg.Files {
+			if file.AST.Doc != nil && strings.TrimSpace(file.AST.Doc.Text()) != "" {
+				docs = append(docs, file)
 			}
 		}
 		switch {
-		case len(p.Files) == 0:
-			r.addBreach(p.Dir, 0, "has tests only: add a doc.go that says what they are for")
+		case len(pkg.Files) == 0:
+			r.addBreach(pkg.Dir, 0, "has tests only: add a doc.go that says what they are for")
 		case len(docs) == 0:
-			r.addBreach(p.Dir, 0, "has no package comment: say in a sentence what it is for")
+			r.addBreach(pkg.Dir, 0, "has no package comment: say in a sentence what it is for")
 		case len(docs) > 1:
 			r.addBreachAt(
 				docs[1].AST.Doc.Pos(),
@@ -72,10 +72,10 @@ func firstDifference(a, b []byte) int {
 // checkSizes reports files, functions and parameter lists that have grown out
 // of proportion. Test functions may be long.
 func checkSizes(r *report) {
-	r.visitWritten(func(_ *Package, f *File) {
-		if n := bytes.Count(f.Src, []byte("\n")); n > maxFileLines {
+	r.visitWritten(func(_ *Package, file *File) {
+		if n := bytes.Count(file.Src, []byte("\n")); n > maxFileLines {
 			r.addBreach(
-				f.Path,
+				file.Path,
 				0,
 				"has %d lines, more than %d: would two files be clearer?",
 				n,
@@ -255,7 +255,7 @@ func checkOutput(r *report) {
 }
 
 func checkRegistries(r *report) {
-	r.visitProduction(func(p *Package, file *File) {
+	r.visitProduction(func(pkg *Package, file *File) {
 		for _, imp := range importsOf(file) {
 			if strings.HasSuffix(imp.path, "/promauto") {
 				r.addBreachAt(
@@ -264,7 +264,7 @@ func checkRegistries(r *report) {
 				)
 			}
 		}
-		if rm, _ := roomOf(p.Dir); rm.path == "cmd" {
+		if rm, _ := roomOf(pkg.Dir); rm.path == "cmd" {
 			return
 		}
 		ast.Inspect(file.AST, func(n ast.Node) bool {
@@ -308,14 +308,14 @@ var majorVersion = regexp.MustCompile(`/v[0-9]+$`)
 var unfinished = regexp.MustCompile(`\b(TODO|FIXME|XXX)\b`)
 
 func checkUnfinished(r *report) {
-	r.visitWritten(func(p *Package, file *File) {
+	r.visitWritten(func(pkg *Package, file *File) {
 		for _, g := range file.AST.Comments {
 			for _, c := range g.List {
-				if w := unfinished.FindString(c.Text); w != "" && p.Dir != "internal/tidy" {
+				if word := unfinished.FindString(c.Text); word != "" && pkg.Dir != "internal/tidy" {
 					r.addBreachAt(
 						c.Pos(),
 						"carries a %s: finish it, or open an issue and say what is missing where users read it",
-						w,
+						word,
 					)
 				}
 			}

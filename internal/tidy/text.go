@@ -54,7 +54,7 @@ func Text(root string) ([]Breach, error) {
 	if err != nil {
 		return nil, err
 	}
-	var out []Breach
+	var breaches []Breach
 	for _, name := range files {
 		info, err := os.Lstat(filepath.Join(root, name))
 		if errors.Is(err, fs.ErrNotExist) {
@@ -67,8 +67,8 @@ func Text(root string) ([]Breach, error) {
 			continue
 		}
 		if info.Size() > largestFile {
-			out = append(
-				out,
+			breaches = append(
+				breaches,
 				Breach{
 					"text",
 					filepath.ToSlash(name),
@@ -85,22 +85,22 @@ func Text(root string) ([]Breach, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading for forbidden wording: %w", err)
 		}
-		out = append(out, textBreaches(filepath.ToSlash(name), content)...)
+		breaches = append(breaches, textBreaches(filepath.ToSlash(name), content)...)
 	}
-	return out, nil
+	return breaches, nil
 }
 
 func textBreaches(name string, content []byte) []Breach {
 	if bytes.IndexByte(content, 0) >= 0 {
 		return nil // not text
 	}
-	var out []Breach
+	var breaches []Breach
 	for i, line := range bytes.Split(content, []byte("\n")) {
 		for _, w := range forbiddenText {
 			for _, m := range w.pattern.FindAllSubmatch(line, -1) {
 				if !slices.Contains(w.but, string(m[len(m)-1])) {
-					out = append(
-						out,
+					breaches = append(
+						breaches,
 						Breach{
 							"text",
 							name,
@@ -112,7 +112,7 @@ func textBreaches(name string, content []byte) []Breach {
 			}
 		}
 	}
-	return out
+	return breaches
 }
 
 func trackedFiles(root string) ([]string, error) {
@@ -124,12 +124,13 @@ func trackedFiles(root string) ([]string, error) {
 		return slices.Compact(names), nil
 	}
 	var names []string
-	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(root, func(p string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() {
-			if n := d.Name(); p != root && (n == "bin" || n == ".cache" || n == ".git") {
+		if entry.IsDir() {
+			if name := entry.Name(); p != root &&
+				(name == "bin" || name == ".cache" || name == ".git") {
 				return filepath.SkipDir
 			}
 			return nil
@@ -146,8 +147,8 @@ func trackedFiles(root string) ([]string, error) {
 func Decisions(tree *Tree, modules, decisions []string) []Breach {
 	text := strings.Join(decisions, "\n")
 	used := map[string]string{} // module -> first file that imports it
-	for _, p := range tree.Packages {
-		for _, file := range slices.Concat(p.Files, p.Tests) {
+	for _, pkg := range tree.Packages {
+		for _, file := range slices.Concat(pkg.Files, pkg.Tests) {
 			for _, imp := range importsOf(file) {
 				if m := moduleOf(imp.path, modules); m != "" && used[m] == "" {
 					used[m] = file.Path
@@ -155,14 +156,15 @@ func Decisions(tree *Tree, modules, decisions []string) []Breach {
 			}
 		}
 	}
-	var out []Breach
+	var breaches []Breach
 	for _, m := range modules {
 		if used[m] != "" && !strings.Contains(text, "`"+m+"`") {
-			out = append(out, Breach{Rule: "decisions", Path: used[m], Text: "imports " + m +
-				", which no file of docs/decisions explains"})
+			breaches = append(breaches,
+				Breach{Rule: "decisions", Path: used[m], Text: "imports " + m +
+					", which no file of docs/decisions explains"})
 		}
 	}
-	return out
+	return breaches
 }
 
 // moduleOf finds the module a package belongs to: the longest that fits.

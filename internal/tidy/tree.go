@@ -60,17 +60,17 @@ var markLine = regexp.MustCompile(`^//muster:([a-z]+)(?:[ \t]+(.*))?$`)
 // Folders named testdata, hidden ones and nested modules are left out.
 func Load(root, module string) (*Tree, error) {
 	sources := map[string][]byte{}
-	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(root, func(p string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() {
-			return enter(root, p, d.Name())
+		if entry.IsDir() {
+			return enter(root, p, entry.Name())
 		}
 		if !strings.HasSuffix(p, ".go") {
 			return nil
 		}
-		if ok, err := build.Default.MatchFile(filepath.Dir(p), d.Name()); err != nil || !ok {
+		if ok, err := build.Default.MatchFile(filepath.Dir(p), entry.Name()); err != nil || !ok {
 			return err
 		}
 		rel, err := filepath.Rel(root, p)
@@ -148,13 +148,13 @@ func (t *Tree) parse(p string, src []byte) (*File, error) {
 	}
 	for _, group := range syntax.Comments {
 		for _, c := range group.List {
-			if m := markLine.FindStringSubmatch(c.Text); m != nil {
+			if match := markLine.FindStringSubmatch(c.Text); match != nil {
 				file.marks = append(
 					file.marks,
 					&mark{
 						line: t.Fset.Position(c.Pos()).Line,
-						name: m[1],
-						why:  strings.TrimSpace(m[2]),
+						name: match[1],
+						why:  strings.TrimSpace(match[2]),
 					},
 				)
 			}

@@ -43,15 +43,15 @@ func (t *Tree) CheckWith(exports Exports) {
 		return os.Open(file)
 	}
 	c := &checker{tree: t, outside: importer.ForCompiler(t.Fset, "gc", lookup)}
-	for _, p := range t.Packages {
-		c.check(p)
+	for _, pkg := range t.Packages {
+		c.check(pkg)
 	}
 }
 
 func (t *Tree) outsideImports() []string {
 	var out []string
-	for _, p := range t.Packages {
-		for _, file := range p.Files {
+	for _, pkg := range t.Packages {
+		for _, file := range pkg.Files {
 			for _, imp := range importsOf(file) {
 				if _, own := t.dirOf(imp.path); !own && imp.path != "C" && imp.path != "unsafe" {
 					out = append(out, imp.path)
@@ -70,13 +70,13 @@ type importSpec struct {
 }
 
 func importsOf(file *File) []importSpec {
-	var out []importSpec
+	var imports []importSpec
 	for _, s := range file.AST.Imports {
 		if p, err := strconv.Unquote(s.Path.Value); err == nil {
-			out = append(out, importSpec{p, s.Pos()})
+			imports = append(imports, importSpec{p, s.Pos()})
 		}
 	}
-	return out
+	return imports
 }
 
 // FindExports asks the go command for the export files of packages and of all
@@ -120,9 +120,9 @@ func goList(root string, args []string) ([]listed, error) {
 		return nil, fmt.Errorf("go list: %w\n%s", err, bytes.TrimSpace(stderr.Bytes()))
 	}
 	var all []listed
-	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+	for decoder := json.NewDecoder(bytes.NewReader(out)); ; {
 		var p listed
-		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+		if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
 			return all, nil
 		} else if err != nil {
 			return nil, fmt.Errorf("reading the output of go list: %w", err)
@@ -142,22 +142,22 @@ func (c *checker) Import(importPath string) (*types.Package, error) {
 	if importPath == "unsafe" {
 		return types.Unsafe, nil
 	}
-	p := c.tree.packageNamed(importPath)
-	if p == nil {
+	pkg := c.tree.packageNamed(importPath)
+	if pkg == nil {
 		return c.outside.Import(importPath)
 	}
-	c.check(p)
-	if p.Types == nil {
+	c.check(pkg)
+	if pkg.Types == nil {
 		return nil, fmt.Errorf("%s has no Go files", importPath)
 	}
-	return p.Types, nil
+	return pkg.Types, nil
 }
 
-func (c *checker) check(p *Package) {
-	if p.Info != nil || len(p.Files) == 0 {
+func (c *checker) check(pkg *Package) {
+	if pkg.Info != nil || len(pkg.Files) == 0 {
 		return
 	}
-	p.Info = &types.Info{
+	pkg.Info = &types.Info{
 		Types: map[ast.Expr]types.TypeAndValue{}, Defs: map[*ast.Ident]types.Object{},
 		Uses: map[*ast.Ident]types.Object{}, Selections: map[*ast.SelectorExpr]*types.Selection{},
 	}
@@ -166,13 +166,13 @@ func (c *checker) check(p *Package) {
 		Importer: c, FakeImportC: true, Sizes: types.SizesFor("gc", "amd64"),
 		Error: func(err error) { errs = append(errs, err) },
 	}
-	files := make([]*ast.File, len(p.Files))
-	for i, f := range p.Files {
-		files[i] = f.AST
+	files := make([]*ast.File, len(pkg.Files))
+	for i, file := range pkg.Files {
+		files[i] = file.AST
 	}
-	p.Types, _ = conf.Check(p.Path, c.tree.Fset, files, p.Info) // the errors are collected
+	pkg.Types, _ = conf.Check(pkg.Path, c.tree.Fset, files, pkg.Info) // the errors are collected
 	if len(errs) > 0 {
-		p.broken = errs[0]
+		pkg.broken = errs[0]
 	}
 }
 

@@ -46,7 +46,7 @@ func Words(root string) ([]Breach, error) {
 	if err != nil {
 		return nil, err
 	}
-	var out []Breach
+	var breaches []Breach
 	for _, name := range files {
 		slashed := filepath.ToSlash(name)
 		if slashed == "docs/style.md" {
@@ -64,18 +64,18 @@ func Words(root string) ([]Breach, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading for awkward phrases: %w", err)
 		}
-		out = append(out, wordBreaches(slashed, content)...)
+		breaches = append(breaches, wordBreaches(slashed, content)...)
 	}
-	return out, nil
+	return breaches, nil
 }
 
 func wordBreaches(name string, content []byte) []Breach {
-	var out []Breach
+	var breaches []Breach
 	for i, line := range bytes.Split(content, []byte("\n")) {
 		for _, p := range awkward {
 			if found := p.pattern.Find(line); found != nil {
-				out = append(
-					out,
+				breaches = append(
+					breaches,
 					Breach{
 						"words",
 						name,
@@ -86,5 +86,5 @@ func wordBreaches(name string, content []byte) []Breach {
 			}
 		}
 	}
-	return out
+	return breaches
 }

@@ -99,43 +99,43 @@ type Event struct {
 }
 
 // Add takes the next event.
-func (t *Builder) Add(e *apiv1.EventInfo) {
-	if e.GetJob() == "" {
+func (t *Builder) Add(event *apiv1.EventInfo) {
+	if event.GetJob() == "" {
 		return
 	}
-	switch e.GetKind() {
+	switch event.GetKind() {
 	case "JobSubmitted":
-		name := e.GetJob()
-		if textOf(e, "array") != "" {
+		name := event.GetJob()
+		if textOf(event, "array") != "" {
 			name, _, _ = strings.Cut(name, "_")
 		}
-		t.jobs[name] = newJobTrace(e, e.GetJob())
+		t.jobs[name] = newJobTrace(event, event.GetJob())
 		return
 	case "ArrayTaskSplit":
-		array, _, _ := strings.Cut(e.GetJob(), "_")
+		array, _, _ := strings.Cut(event.GetJob(), "_")
 		if of := t.jobs[array]; of != nil {
-			t.jobs[e.GetJob()] = of.task(e)
+			t.jobs[event.GetJob()] = of.task(event)
 		}
-		if strconv.FormatUint(uint64(e.GetJobId()), 10) == array {
+		if strconv.FormatUint(uint64(event.GetJobId()), 10) == array {
 			delete(t.jobs, array) // the last task has taken the array's own record
 		}
 		return
 	case "JobPurged":
-		t.forget(e)
+		t.forget(event)
 		return
 	}
-	job := t.jobs[e.GetJob()]
+	job := t.jobs[event.GetJob()]
 	if job == nil {
-		array, _, _ := strings.Cut(e.GetJob(), "_")
+		array, _, _ := strings.Cut(event.GetJob(), "_")
 		job = t.jobs[array]
 	}
 	if job == nil {
 		return
 	}
 	told := job.over()
-	job.add(e)
-	if job.over() && (!told || e.GetKind() == "JobEnded") {
-		t.tell(job, e)
+	job.add(event)
+	if job.over() && (!told || event.GetKind() == "JobEnded") {
+		t.tell(job, event)
 	}
 }
 
@@ -148,55 +148,57 @@ func (t *Builder) tell(job *Trace, last *apiv1.EventInfo) {
 
 // forget drops a job that the controller has forgotten. The trace of one whose nodes never
 // said that they gave it back is complete now.
-func (t *Builder) forget(e *apiv1.EventInfo) {
-	if job := t.jobs[e.GetJob()]; job != nil && job.ended != 0 && !job.over() {
-		t.tell(job, e)
+func (t *Builder) forget(event *apiv1.EventInfo) {
+	if job := t.jobs[event.GetJob()]; job != nil && job.ended != 0 && !job.over() {
+		t.tell(job, event)
 	}
-	delete(t.jobs, e.GetJob())
+	delete(t.jobs, event.GetJob())
 }
 
 // Take gives the jobs whose nodes are released since the last call.
 func (t *Builder) Take() []*Trace {
-	out := t.ready
+	traces := t.ready
 	t.ready = nil
-	return out
+	return traces
 }
 
 // Rest gives the jobs that ended and whose nodes are not released yet.
 func (t *Builder) Rest() []*Trace {
-	var out []*Trace
+	var traces []*Trace
 	for _, job := range t.jobs {
 		if job.ended != 0 && !job.over() && job.ended >= t.since {
-			out = append(out, job)
+			traces = append(traces, job)
 		}
 	}
-	slices.SortFunc(out, func(a, b *Trace) int { return strings.Compare(a.ID, b.ID) })
-	return out
+	slices.SortFunc(traces, func(a, b *Trace) int { return strings.Compare(a.ID, b.ID) })
+	return traces
 }
 
-func newJobTrace(e *apiv1.EventInfo, name string) *Trace {
+func newJobTrace(event *apiv1.EventInfo, name string) *Trace {
 	job := &Trace{
-		ID:       spec.TraceID(name, spec.Instant(e.GetAt())),
+		ID:       spec.TraceID(name, spec.Instant(event.GetAt())),
 		Job:      name,
-		submit:   e,
+		submit:   event,
 		attempts: map[int64]*attempt{},
 		steps:    map[string]*Span{},
 	}
-	job.Root = &Span{Name: "job", Start: e.GetAt(), End: e.GetAt()}
+	job.Root = &Span{Name: "job", Start: event.GetAt(), End: event.GetAt()}
 	job.Root.ID = job.spanID("job")
-	job.Root.Facts = append(job.Root.Facts, Fact{"muster.job", name}, Fact{"muster.user", e.GetUser()})
-	if e.GetAccount() != "" {
-		job.Root.Facts = append(job.Root.Facts, Fact{"muster.account", e.GetAccount()})
+	job.Root.Facts = append(
+		job.Root.Facts, Fact{"muster.job", name}, Fact{"muster.user", event.GetUser()},
+	)
+	if event.GetAccount() != "" {
+		job.Root.Facts = append(job.Root.Facts, Fact{"muster.account", event.GetAccount()})
 	}
-	job.Root.Facts = append(job.Root.Facts, factsOf(e)...)
-	job.startWait(e, 1)
+	job.Root.Facts = append(job.Root.Facts, factsOf(event)...)
+	job.startWait(event, 1)
 	return job
 }
 
 // task is the trace of an array's task: it was submitted with the array and has waited
 // as it did.
-func (j *Trace) task(e *apiv1.EventInfo) *Trace {
-	task := newJobTrace(j.submit, e.GetJob())
+func (j *Trace) task(event *apiv1.EventInfo) *Trace {
+	task := newJobTrace(j.submit, event.GetJob())
 	if j.wait != nil && task.wait != nil {
 		task.wait.Events = slices.Clone(j.wait.Events)
 	}
@@ -210,9 +212,11 @@ func (j *Trace) spanID(part string) string {
 }
 
 // begin opens a span below another.
-func (j *Trace) begin(e *apiv1.EventInfo, name, part string, below *Span) *Span {
-	s := &Span{ID: j.spanID(part), Parent: below.ID, Name: name, Start: e.GetAt(), End: e.GetAt()}
-	s.Facts = factsOf(e)
+func (j *Trace) begin(event *apiv1.EventInfo, name, part string, below *Span) *Span {
+	s := &Span{
+		ID: j.spanID(part), Parent: below.ID, Name: name, Start: event.GetAt(), End: event.GetAt(),
+	}
+	s.Facts = factsOf(event)
 	if len(j.Rest) >= maxSpans-1 {
 		j.Dropped++
 		return s
@@ -222,24 +226,24 @@ func (j *Trace) begin(e *apiv1.EventInfo, name, part string, below *Span) *Span 
 }
 
 // startWait opens the wait before an attempt.
-func (j *Trace) startWait(e *apiv1.EventInfo, before int64) {
-	j.wait = j.begin(e, "wait", "wait "+strconv.FormatInt(before, 10), j.Root)
-	j.wait.happened(e)
+func (j *Trace) startWait(event *apiv1.EventInfo, before int64) {
+	j.wait = j.begin(event, "wait", "wait "+strconv.FormatInt(before, 10), j.Root)
+	j.wait.happened(event)
 }
 
 // happened notes an event in a span.
-func (s *Span) happened(e *apiv1.EventInfo) {
-	s.note(Event{At: e.GetAt(), Name: e.GetKind(), Facts: factsOf(e)})
+func (s *Span) happened(event *apiv1.EventInfo) {
+	s.note(Event{At: event.GetAt(), Name: event.GetKind(), Facts: factsOf(event)})
 }
 
 // note adds an event, as far as there is room.
-func (s *Span) note(e Event) {
-	s.End = max(s.End, e.At)
+func (s *Span) note(event Event) {
+	s.End = max(s.End, event.At)
 	if len(s.Events) >= maxEvents {
 		s.Dropped++
 		return
 	}
-	s.Events = append(s.Events, e)
+	s.Events = append(s.Events, event)
 }
 
 // over tells whether the job ended and holds no node.
@@ -255,51 +259,51 @@ func (j *Trace) over() bool {
 	return true
 }
 
-func (j *Trace) add(e *apiv1.EventInfo) {
-	number := numberOf(e, "attempt")
+func (j *Trace) add(event *apiv1.EventInfo) {
+	number := numberOf(event, "attempt")
 	of := j.attempts[number]
 	if of == nil {
 		of = j.current()
 	}
-	switch e.GetKind() {
+	switch event.GetKind() {
 	case "JobStarted":
-		j.start(e, number)
+		j.start(event, number)
 	case "JobPrepared", "JobReady":
 		if of != nil {
-			name := map[string]string{"JobPrepared": "prolog", "JobReady": "boot"}[e.GetKind()]
-			s := j.begin(e, name, fmt.Sprintf("%s %d", name, number), of.run)
+			name := map[string]string{"JobPrepared": "prolog", "JobReady": "boot"}[event.GetKind()]
+			s := j.begin(event, name, fmt.Sprintf("%s %d", name, number), of.run)
 			s.Start = of.run.Start
 		}
 	case "JobRequeued":
-		j.stop(e, of, textOf(e, "state"))
+		j.stop(event, of, textOf(event, "state"))
 		j.ended = 0
-		j.startWait(e, number+1)
+		j.startWait(event, number+1)
 	case "JobEnded":
-		j.end(e, of, number)
+		j.end(event, of, number)
 	case "JobNodeDone":
-		j.giveBack(e, of)
+		j.giveBack(event, of)
 	case "StepStarted":
 		if of != nil {
-			key := stepKey(e, number)
-			j.steps[key] = j.begin(e, "step", "step "+key, of.run)
+			key := stepKey(event, number)
+			j.steps[key] = j.begin(event, "step", "step "+key, of.run)
 		}
 	case "StepEnded":
-		key := stepKey(e, number)
+		key := stepKey(event, number)
 		if s := j.steps[key]; s != nil {
-			s.End = max(s.Start, endOf(e))
-			s.Failed = failure(textOf(e, "state"))
-			s.Facts = append(s.Facts, Fact{"muster.state", textOf(e, "state")})
+			s.End = max(s.Start, endOf(event))
+			s.Failed = failure(textOf(event, "state"))
+			s.Facts = append(s.Facts, Fact{"muster.state", textOf(event, "state")})
 			delete(j.steps, key)
 		}
 	default:
 		switch {
 		case j.wait != nil:
-			j.wait.happened(e)
+			j.wait.happened(event)
 		case of != nil:
-			of.run.happened(e)
+			of.run.happened(event)
 		}
 	}
-	j.Root.End = max(j.Root.End, e.GetAt())
+	j.Root.End = max(j.Root.End, event.GetAt())
 }
 
 // current is the newest attempt.
@@ -312,59 +316,61 @@ func (j *Trace) current() *attempt {
 }
 
 // start ends the wait and opens an attempt.
-func (j *Trace) start(e *apiv1.EventInfo, number int64) {
+func (j *Trace) start(event *apiv1.EventInfo, number int64) {
 	if j.wait != nil {
-		j.wait.End = e.GetAt()
+		j.wait.End = event.GetAt()
 		j.wait = nil
 	}
-	a := &attempt{run: j.begin(e, "run", fmt.Sprintf("run %d", number), j.Root), nodes: map[string]bool{}}
-	a.run.Facts = append(a.run.Facts, Fact{"muster.nodes", strings.Join(e.GetNodes(), ",")})
-	for _, node := range e.GetNodes() {
+	a := &attempt{
+		run: j.begin(event, "run", fmt.Sprintf("run %d", number), j.Root), nodes: map[string]bool{},
+	}
+	a.run.Facts = append(a.run.Facts, Fact{"muster.nodes", strings.Join(event.GetNodes(), ",")})
+	for _, node := range event.GetNodes() {
 		a.nodes[node] = true
 	}
 	j.attempts[number] = a
 }
 
 // stop ends an attempt, whose nodes are then given back.
-func (j *Trace) stop(e *apiv1.EventInfo, a *attempt, state string) {
+func (j *Trace) stop(event *apiv1.EventInfo, a *attempt, state string) {
 	if a == nil || a.release != nil {
 		return
 	}
-	a.run.happened(e)
-	a.run.End = max(a.run.Start, endOf(e))
+	a.run.happened(event)
+	a.run.End = max(a.run.Start, endOf(event))
 	a.run.Failed = failure(state)
 	for key, s := range j.steps {
 		// No report came of how it ended.
 		s.End = max(s.Start, a.run.End)
 		delete(j.steps, key)
 	}
-	number := numberOf(e, "attempt")
-	a.release = j.begin(e, "release", fmt.Sprintf("release %d", number), j.Root)
+	number := numberOf(event, "attempt")
+	a.release = j.begin(event, "release", fmt.Sprintf("release %d", number), j.Root)
 	a.release.Start = a.run.End
 	a.release.Facts = nil
 }
 
-func (j *Trace) end(e *apiv1.EventInfo, a *attempt, number int64) {
-	state := textOf(e, "state")
+func (j *Trace) end(event *apiv1.EventInfo, a *attempt, number int64) {
+	state := textOf(event, "state")
 	if number != 0 {
-		j.stop(e, a, state)
+		j.stop(event, a, state)
 	}
 	if j.wait != nil {
-		j.wait.happened(e)
+		j.wait.happened(event)
 		j.wait = nil
 	}
-	j.ended = e.GetAt()
+	j.ended = event.GetAt()
 	j.Root.Failed = failure(state)
 	j.Root.Facts = slices.DeleteFunc(j.Root.Facts, func(f Fact) bool { return f.Key == "muster.state" })
 	j.Root.Facts = append(j.Root.Facts, Fact{"muster.state", state})
 }
 
 // giveBack notes that a node holds nothing of an attempt any more.
-func (j *Trace) giveBack(e *apiv1.EventInfo, a *attempt) {
+func (j *Trace) giveBack(event *apiv1.EventInfo, a *attempt) {
 	if a == nil {
 		return
 	}
-	for _, node := range e.GetNodes() {
+	for _, node := range event.GetNodes() {
 		delete(a.nodes, node)
 	}
 	into := a.release
@@ -372,25 +378,25 @@ func (j *Trace) giveBack(e *apiv1.EventInfo, a *attempt) {
 		into = a.run // a node that the job gave back while it ran
 	}
 	into.note(Event{
-		At:    e.GetAt(),
-		Name:  e.GetKind(),
-		Facts: append(factsOf(e), Fact{"muster.nodes", strings.Join(e.GetNodes(), ",")}),
+		At:    event.GetAt(),
+		Name:  event.GetKind(),
+		Facts: append(factsOf(event), Fact{"muster.nodes", strings.Join(event.GetNodes(), ",")}),
 	})
 }
 
 // stepKey names a step of an attempt.
-func stepKey(e *apiv1.EventInfo, attempt int64) string {
-	return fmt.Sprintf("%d %s", attempt, fieldWord(e, "step"))
+func stepKey(event *apiv1.EventInfo, attempt int64) string {
+	return fmt.Sprintf("%d %s", attempt, fieldWord(event, "step"))
 }
 
 // endOf is when something ended by what its node says, or else when that was noted.
-func endOf(e *apiv1.EventInfo) int64 {
-	for _, f := range e.GetFields() {
-		if v, ok := f.GetValue().(*apiv1.EventField_Time); ok && f.GetName() == "ended" {
+func endOf(event *apiv1.EventInfo) int64 {
+	for _, field := range event.GetFields() {
+		if v, ok := field.GetValue().(*apiv1.EventField_Time); ok && field.GetName() == "ended" {
 			return v.Time
 		}
 	}
-	return e.GetAt()
+	return event.GetAt()
 }
 
 // failure is the state if it is an error; being cancelled or preempted is none.
@@ -403,52 +409,52 @@ func failure(state string) string {
 }
 
 // factsOf are the attributes of an event: its number, who caused it and what it says.
-func factsOf(e *apiv1.EventInfo) []Fact {
-	by := e.GetActorKind()
-	if e.GetActor() != "" {
-		by += ":" + e.GetActor()
+func factsOf(event *apiv1.EventInfo) []Fact {
+	by := event.GetActorKind()
+	if event.GetActor() != "" {
+		by += ":" + event.GetActor()
 	}
-	out := []Fact{{"muster.event", int64(e.GetSeq())}, {"muster.actor", by}}
-	for _, f := range e.GetFields() {
-		key := "muster." + f.GetName()
-		switch v := f.GetValue().(type) {
+	facts := []Fact{{"muster.event", int64(event.GetSeq())}, {"muster.actor", by}}
+	for _, field := range event.GetFields() {
+		key := "muster." + field.GetName()
+		switch v := field.GetValue().(type) {
 		case *apiv1.EventField_Text:
-			out = append(out, Fact{key, v.Text})
+			facts = append(facts, Fact{key, v.Text})
 		case *apiv1.EventField_Number:
-			out = append(out, Fact{key, v.Number})
+			facts = append(facts, Fact{key, v.Number})
 		case *apiv1.EventField_Time:
-			out = append(out, Fact{key, time.Unix(0, v.Time).UTC().Format(time.RFC3339Nano)})
+			facts = append(facts, Fact{key, time.Unix(0, v.Time).UTC().Format(time.RFC3339Nano)})
 		case *apiv1.EventField_Span:
-			out = append(out, Fact{key + "_ns", v.Span})
+			facts = append(facts, Fact{key + "_ns", v.Span})
 		case *apiv1.EventField_Yes:
-			out = append(out, Fact{key, v.Yes})
+			facts = append(facts, Fact{key, v.Yes})
 		}
 	}
-	return out
+	return facts
 }
 
-func textOf(e *apiv1.EventInfo, name string) string {
-	for _, f := range e.GetFields() {
-		if f.GetName() == name {
-			return f.GetText()
+func textOf(event *apiv1.EventInfo, name string) string {
+	for _, field := range event.GetFields() {
+		if field.GetName() == name {
+			return field.GetText()
 		}
 	}
 	return ""
 }
 
-func numberOf(e *apiv1.EventInfo, name string) int64 {
-	for _, f := range e.GetFields() {
-		if f.GetName() == name {
-			return f.GetNumber()
+func numberOf(event *apiv1.EventInfo, name string) int64 {
+	for _, field := range event.GetFields() {
+		if field.GetName() == name {
+			return field.GetNumber()
 		}
 	}
 	return 0
 }
 
 // fieldWord is a field that is a text or a number.
-func fieldWord(e *apiv1.EventInfo, name string) string {
-	if text := textOf(e, name); text != "" {
+func fieldWord(event *apiv1.EventInfo, name string) string {
+	if text := textOf(event, name); text != "" {
 		return text
 	}
-	return strconv.FormatInt(numberOf(e, name), 10)
+	return strconv.FormatInt(numberOf(event, name), 10)
 }

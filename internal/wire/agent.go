@@ -56,8 +56,8 @@ func ToInventory(inventory *apiv1.Inventory) spec.Inventory {
 		Degraded:       inventory.GetDegraded(),
 		Socket:         inventory.GetSocket(),
 	}
-	for _, g := range inventory.GetGpus() {
-		out.GPUs = append(out.GPUs, ToGPU(g))
+	for _, gpu := range inventory.GetGpus() {
+		out.GPUs = append(out.GPUs, ToGPU(gpu))
 	}
 	return out
 }
@@ -82,27 +82,27 @@ func Usage(usage *spec.Usage) *apiv1.Usage {
 		Tasks:      taskSpreads(usage.Tasks),
 	}
 	for i := range usage.GPUs {
-		g := &usage.GPUs[i]
+		gpuUsage := &usage.GPUs[i]
 		out.Gpus = append(
 			out.Gpus,
 			&apiv1.GpuUsage{
-				Uuid:      g.UUID,
-				NoProcess: int64(g.NoProcess),
-				Idle:      int64(g.Idle),
-				Busy:      int64(g.Busy),
+				Uuid:      gpuUsage.UUID,
+				NoProcess: int64(gpuUsage.NoProcess),
+				Idle:      int64(gpuUsage.Idle),
+				Busy:      int64(gpuUsage.Busy),
 				UtilNs: int64(
-					g.UtilNS,
+					gpuUsage.UtilNS,
 				),
-				SmNs:      int64(g.SMNS),
-				TensorNs:  int64(g.TensorNS),
-				PeakMem:   g.PeakMem,
-				MemMibS:   g.MemMiBS,
-				EnergyMj:  g.EnergyMJ,
-				Throttled: int64(g.Throttled),
-				Xids:      g.XIDs,
-				Has:       g.Has,
-				Method:    uint32(g.Method),
-				Share:     g.Share,
+				SmNs:      int64(gpuUsage.SMNS),
+				TensorNs:  int64(gpuUsage.TensorNS),
+				PeakMem:   gpuUsage.PeakMem,
+				MemMibS:   gpuUsage.MemMiBS,
+				EnergyMj:  gpuUsage.EnergyMJ,
+				Throttled: int64(gpuUsage.Throttled),
+				Xids:      gpuUsage.XIDs,
+				Has:       gpuUsage.Has,
+				Method:    uint32(gpuUsage.Method),
+				Share:     gpuUsage.Share,
 			},
 		)
 	}
@@ -173,23 +173,23 @@ func ToStepResult(run *apiv1.RunEnded) *event.StepResult {
 }
 
 // GPUFault writes what happened to a GPU.
-func GPUFault(f *spec.GPUFault) *apiv1.GpuFault {
+func GPUFault(fault *spec.GPUFault) *apiv1.GpuFault {
 	return &apiv1.GpuFault{
-		Uuid:  f.UUID,
-		Kind:  uint32(f.Kind),
-		Xid:   f.XID,
-		Class: f.Class,
-		Text:  f.Text,
-		At:    int64(f.At),
-		Count: f.Count,
+		Uuid:  fault.UUID,
+		Kind:  uint32(fault.Kind),
+		Xid:   fault.XID,
+		Class: fault.Class,
+		Text:  fault.Text,
+		At:    int64(fault.At),
+		Count: fault.Count,
 		JobUid: uint64(
-			f.Job,
+			fault.Job,
 		),
-		JobId:   uint64(f.JobID),
-		Attempt: f.Attempt,
-		Idle:    int64(f.Idle),
-		Warned:  f.Warned,
-		Cancel:  int64(f.Cancel),
+		JobId:   uint64(fault.JobID),
+		Attempt: fault.Attempt,
+		Idle:    int64(fault.Idle),
+		Warned:  fault.Warned,
+		Cancel:  int64(fault.Cancel),
 	}
 }
 
@@ -197,20 +197,20 @@ func GPUFault(f *spec.GPUFault) *apiv1.GpuFault {
 const maxFaultText = 256
 
 // ToGPUFault reads it. What an agent says is cut to what the ledger takes.
-func ToGPUFault(f *apiv1.GpuFault) spec.GPUFault {
+func ToGPUFault(fault *apiv1.GpuFault) spec.GPUFault {
 	cut := func(s string) string { return s[:min(len(s), maxFaultText)] }
 	return spec.GPUFault{
-		UUID:  cut(f.GetUuid()),
-		Kind:  spec.GPUFaultKind(min(f.GetKind(), 255)),
-		XID:   f.GetXid(),
-		Class: cut(f.GetClass()),
-		Text:  cut(f.GetText()),
+		UUID:  cut(fault.GetUuid()),
+		Kind:  spec.GPUFaultKind(min(fault.GetKind(), 255)),
+		XID:   fault.GetXid(),
+		Class: cut(fault.GetClass()),
+		Text:  cut(fault.GetText()),
 		At: spec.Instant(
-			f.GetAt(),
+			fault.GetAt(),
 		),
-		Count:   f.GetCount(),
-		Job:     spec.JobUID(f.GetJobUid()),
-		Attempt: f.GetAttempt(),
-		Idle:    spec.Span(f.GetIdle()),
+		Count:   fault.GetCount(),
+		Job:     spec.JobUID(fault.GetJobUid()),
+		Attempt: fault.GetAttempt(),
+		Idle:    spec.Span(fault.GetIdle()),
 	}
 }

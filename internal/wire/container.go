@@ -18,55 +18,59 @@ func writeContainer(c *spec.Container) *apiv1.Container {
 		Keep:     c.Keep,
 		Bundle:   c.Bundle,
 	}
-	for _, m := range c.Mounts {
+	for _, mount := range c.Mounts {
 		out.Mounts = append(
 			out.Mounts,
-			&apiv1.ContainerMount{Source: m.Source, Target: m.Target, ReadOnly: m.ReadOnly},
-		)
-	}
-	return out
-}
-
-// toContainer reads what container writes.
-func toContainer(m *apiv1.Container) *spec.Container {
-	if m == nil {
-		return nil
-	}
-	out := &spec.Container{
-		Image:    m.GetImage(),
-		WorkDir:  m.GetWorkDir(),
-		Home:     m.GetHome(),
-		ReadOnly: m.GetReadOnly(),
-		Keep:     m.GetKeep(),
-		Bundle:   m.GetBundle(),
-	}
-	for _, one := range m.GetMounts() {
-		out.Mounts = append(
-			out.Mounts,
-			spec.ContainerMount{
-				Source:   one.GetSource(),
-				Target:   one.GetTarget(),
-				ReadOnly: one.GetReadOnly(),
+			&apiv1.ContainerMount{
+				Source: mount.Source, Target: mount.Target, ReadOnly: mount.ReadOnly,
 			},
 		)
 	}
 	return out
 }
 
+// toContainer reads what container writes.
+func toContainer(message *apiv1.Container) *spec.Container {
+	if message == nil {
+		return nil
+	}
+	container := &spec.Container{
+		Image:    message.GetImage(),
+		WorkDir:  message.GetWorkDir(),
+		Home:     message.GetHome(),
+		ReadOnly: message.GetReadOnly(),
+		Keep:     message.GetKeep(),
+		Bundle:   message.GetBundle(),
+	}
+	for _, mount := range message.GetMounts() {
+		container.Mounts = append(
+			container.Mounts,
+			spec.ContainerMount{
+				Source:   mount.GetSource(),
+				Target:   mount.GetTarget(),
+				ReadOnly: mount.GetReadOnly(),
+			},
+		)
+	}
+	return container
+}
+
 // pinnedImages writes what the names of a job's images mean.
 func pinnedImages(list []spec.PinnedImage) []*apiv1.PinnedImage {
-	var out []*apiv1.PinnedImage
+	var images []*apiv1.PinnedImage
 	for i := range list {
-		out = append(out, &apiv1.PinnedImage{Image: list[i].Image, Digest: list[i].Digest})
+		images = append(images, &apiv1.PinnedImage{Image: list[i].Image, Digest: list[i].Digest})
 	}
-	return out
+	return images
 }
 
 // ToPinnedImages reads what the names of a job's images mean.
 func ToPinnedImages(list []*apiv1.PinnedImage) []spec.PinnedImage {
-	var out []spec.PinnedImage
-	for _, one := range list {
-		out = append(out, spec.PinnedImage{Image: one.GetImage(), Digest: one.GetDigest()})
+	var images []spec.PinnedImage
+	for _, image := range list {
+		images = append(
+			images, spec.PinnedImage{Image: image.GetImage(), Digest: image.GetDigest()},
+		)
 	}
-	return out
+	return images
 }

@@ -9,61 +9,61 @@ import (
 
 // Counters writes what was counted of a run.
 func Counters(list spec.CounterValues) []*apiv1.CounterValue {
-	var out []*apiv1.CounterValue
-	for _, c := range list {
-		out = append(out, &apiv1.CounterValue{Counter: uint32(c.Counter), N: c.N})
+	var values []*apiv1.CounterValue
+	for _, value := range list {
+		values = append(values, &apiv1.CounterValue{Counter: uint32(value.Counter), N: value.N})
 	}
-	return out
+	return values
 }
 
 // ToCounters reads what was counted of a run. A counter that this release does not
 // know is kept: its number says what it is to a later one.
 func ToCounters(list []*apiv1.CounterValue) spec.CounterValues {
-	var out spec.CounterValues
-	for _, c := range list {
-		if n := c.GetCounter(); n > 0 && n <= math.MaxUint8 {
-			out = out.With(spec.Counter(n), c.GetN())
+	var values spec.CounterValues
+	for _, value := range list {
+		if n := value.GetCounter(); n > 0 && n <= math.MaxUint8 {
+			values = values.With(spec.Counter(n), value.GetN())
 		}
 	}
-	return out
+	return values
 }
 
 func taskSpreads(list spec.TaskSpreads) []*apiv1.TaskSpread {
-	var out []*apiv1.TaskSpread
+	var spreads []*apiv1.TaskSpread
 	for i := range list {
-		t := &list[i]
-		out = append(out, &apiv1.TaskSpread{
-			Kind:    uint32(t.Kind),
-			Tasks:   t.Tasks,
-			Sum:     t.Sum,
-			Min:     t.Min,
-			Max:     t.Max,
-			MinRank: t.MinRank,
-			MaxRank: t.MaxRank,
-			MinNode: t.MinNode,
-			MaxNode: t.MaxNode,
+		spread := &list[i]
+		spreads = append(spreads, &apiv1.TaskSpread{
+			Kind:    uint32(spread.Kind),
+			Tasks:   spread.Tasks,
+			Sum:     spread.Sum,
+			Min:     spread.Min,
+			Max:     spread.Max,
+			MinRank: spread.MinRank,
+			MaxRank: spread.MaxRank,
+			MinNode: spread.MinNode,
+			MaxNode: spread.MaxNode,
 		})
 	}
-	return out
+	return spreads
 }
 
 func toTaskSpreads(list []*apiv1.TaskSpread) spec.TaskSpreads {
-	var out spec.TaskSpreads
-	for _, t := range list {
-		if n := t.GetKind(); n == 0 || n > math.MaxUint8 {
+	var spreads spec.TaskSpreads
+	for _, spread := range list {
+		if n := spread.GetKind(); n == 0 || n > math.MaxUint8 {
 			continue
 		}
-		out = append(out, spec.TaskSpread{
-			Kind:    spec.TaskKind(t.GetKind()),
-			Tasks:   t.GetTasks(),
-			Sum:     t.GetSum(),
-			Min:     t.GetMin(),
-			Max:     t.GetMax(),
-			MinRank: t.GetMinRank(),
-			MaxRank: t.GetMaxRank(),
-			MinNode: t.GetMinNode(),
-			MaxNode: t.GetMaxNode(),
+		spreads = append(spreads, spec.TaskSpread{
+			Kind:    spec.TaskKind(spread.GetKind()),
+			Tasks:   spread.GetTasks(),
+			Sum:     spread.GetSum(),
+			Min:     spread.GetMin(),
+			Max:     spread.GetMax(),
+			MinRank: spread.GetMinRank(),
+			MaxRank: spread.GetMaxRank(),
+			MinNode: spread.GetMinNode(),
+			MaxNode: spread.GetMaxNode(),
 		})
 	}
-	return out
+	return spreads
 }

@@ -134,8 +134,8 @@ func (f *facts) addTruth(name string, on bool) {
 }
 
 // addExit is how a process ended, as Slurm prints it.
-func (f *facts) addExit(name string, e spec.ExitStatus) {
-	f.text(name, strconv.Itoa(int(e.Code))+":"+strconv.Itoa(int(e.Signal)))
+func (f *facts) addExit(name string, status spec.ExitStatus) {
+	f.text(name, strconv.Itoa(int(status.Code))+":"+strconv.Itoa(int(status.Signal)))
 }
 
 func (f *facts) addReason(reason spec.Reason) {
@@ -152,10 +152,10 @@ func (f *facts) addReason(reason spec.Reason) {
 }
 
 // addUsage is what processes have used. GPUs are left to the accounting commands.
-func (f *facts) addUsage(u *spec.Usage) {
-	f.addSpan("cpu_time", u.UserCPU+u.SystemCPU)
-	f.addNumber("peak_rss_bytes", u.PeakRSS)
-	f.addTruth("oom_killed", u.OOMKilled)
+func (f *facts) addUsage(usage *spec.Usage) {
+	f.addSpan("cpu_time", usage.UserCPU+usage.SystemCPU)
+	f.addNumber("peak_rss_bytes", usage.PeakRSS)
+	f.addTruth("oom_killed", usage.OOMKilled)
 }
 
 // addResult is how a script or step ended on a node.
@@ -191,6 +191,9 @@ func jobParts(e event.Event, name func(spec.JobUID) string) []EventPart {
 			f.text("component_of", name(e.Het.Leader))
 		}
 		f.text("job_submit", strings.Join(e.ByScript, "; "))
+		if e.Adopted != nil {
+			f.addTime("adopted_from", e.Adopted.At)
+		}
 		return []EventPart{f.closePart(e.UID)}
 	case *event.JobEligible:
 		return []EventPart{f.closePart(e.UID)}
@@ -371,9 +374,9 @@ func (f *facts) addSpec(job *spec.JobSpec) {
 	f.text("name", job.Name)
 	f.addList("partition", job.Partitions)
 	f.text("qos", job.QOSText())
-	if a := job.Queue.Array; a != nil {
-		f.text("array", a.Tasks.String())
-		f.addNumber("array_throttle", int64(a.Throttle))
+	if query := job.Queue.Array; query != nil {
+		f.text("array", query.Tasks.String())
+		f.addNumber("array_throttle", int64(query.Throttle))
 	}
 	f.addSpan("time_limit", job.Time.Limit)
 	f.addTime("begin", job.Time.Begin)
@@ -399,6 +402,9 @@ func startPart(e *event.JobStarted) EventPart {
 	f.addSpan("time_limit", e.Limit)
 	f.addTruth("backfill", e.Backfill)
 	f.addNumber("priority", int64(e.Priority))
+	if e.Adopted != nil {
+		f.addTime("adopted_from", e.Adopted.At)
+	}
 	return f.closePart(e.UID, nodes...)
 }
 
@@ -426,14 +432,14 @@ func nodePart(e event.Event, name func(spec.JobUID) string) EventPart {
 	f := facts{}
 	switch e := e.(type) {
 	case *event.NodeRegistered:
-		inv := &e.Inventory
-		f.text("version", inv.AgentVersion)
-		f.text("os", inv.OS)
-		f.addNumber("cpus", inv.CPUs)
-		f.addNumber("memory_mib", inv.Mem)
-		f.addNumber("gpus", int64(len(inv.GPUs)))
-		f.addTime("booted", inv.BootedAt)
-		f.text("degraded", inv.Degraded)
+		inventory := &e.Inventory
+		f.text("version", inventory.AgentVersion)
+		f.text("os", inventory.OS)
+		f.addNumber("cpus", inventory.CPUs)
+		f.addNumber("memory_mib", inventory.Mem)
+		f.addNumber("gpus", int64(len(inventory.GPUs)))
+		f.addTime("booted", inventory.BootedAt)
+		f.text("degraded", inventory.Degraded)
 		f.text("invalid", e.Invalid)
 		return f.closePart(0, e.Node)
 	case *event.NodeStateSet:
@@ -517,10 +523,10 @@ func clusterPart(e event.Event) EventPart {
 	case *event.ClusterVersionRaised:
 		f.addNumber("version", int64(e.Version))
 	case *event.ConfigAdopted:
-		if c := e.Config; c != nil {
-			f.text("cluster", c.ClusterName)
-			f.addNumber("node_count", int64(len(c.Nodes)))
-			f.addNumber("partition_count", int64(len(c.Partitions)))
+		if config := e.Config; config != nil {
+			f.text("cluster", config.ClusterName)
+			f.addNumber("node_count", int64(len(config.Nodes)))
+			f.addNumber("partition_count", int64(len(config.Partitions)))
 		}
 	case *event.EpochBegan:
 		f.text("controller", e.Host)
@@ -539,6 +545,7 @@ func clusterPart(e event.Event) EventPart {
 		f.text("user", e.User)
 		f.addNumber("uid", int64(e.UID))
 		f.addTime("expires", e.Expires)
+		f.text("scope", e.Scope)
 	case *event.UserTokensEnded:
 		f.text("user", e.User)
 		f.text("tokens", strings.Join(e.IDs, ","))

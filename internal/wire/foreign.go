@@ -7,7 +7,7 @@ import (
 
 // ForeignHold writes a hold of another scheduler.
 func ForeignHold(hold *spec.ForeignHold) *apiv1.ForeignHold {
-	out := &apiv1.ForeignHold{
+	foreignHold := &apiv1.ForeignHold{
 		Id:       hold.ID,
 		Space:    hold.Space,
 		Owner:    hold.Owner,
@@ -16,28 +16,30 @@ func ForeignHold(hold *spec.ForeignHold) *apiv1.ForeignHold {
 		Priority: hold.Priority,
 		Since:    int64(hold.Since),
 	}
-	for _, g := range hold.GPUs {
-		out.Gpus = append(out.Gpus, &apiv1.HeldGpu{Uuid: g.UUID, Index: g.Index, Type: g.Type})
+	for _, gpu := range hold.GPUs {
+		foreignHold.Gpus = append(
+			foreignHold.Gpus, &apiv1.HeldGpu{Uuid: gpu.UUID, Index: gpu.Index, Type: gpu.Type},
+		)
 	}
-	return out
+	return foreignHold
 }
 
 // ToForeignHold reads one.
-func ToForeignHold(m *apiv1.ForeignHold) spec.ForeignHold {
-	out := spec.ForeignHold{
-		ID:       m.GetId(),
-		Space:    m.GetSpace(),
-		Owner:    m.GetOwner(),
-		MilliCPU: m.GetMilliCpu(),
-		Mem:      m.GetMem(),
-		Priority: m.GetPriority(),
-		Since:    spec.Instant(m.GetSince()),
+func ToForeignHold(message *apiv1.ForeignHold) spec.ForeignHold {
+	hold := spec.ForeignHold{
+		ID:       message.GetId(),
+		Space:    message.GetSpace(),
+		Owner:    message.GetOwner(),
+		MilliCPU: message.GetMilliCpu(),
+		Mem:      message.GetMem(),
+		Priority: message.GetPriority(),
+		Since:    spec.Instant(message.GetSince()),
 	}
-	for _, g := range m.GetGpus() {
-		out.GPUs = append(
-			out.GPUs,
-			spec.GPURef{UUID: g.GetUuid(), Index: g.GetIndex(), Type: g.GetType()},
+	for _, gpu := range message.GetGpus() {
+		hold.GPUs = append(
+			hold.GPUs,
+			spec.GPURef{UUID: gpu.GetUuid(), Index: gpu.GetIndex(), Type: gpu.GetType()},
 		)
 	}
-	return out
+	return hold
 }

@@ -86,9 +86,10 @@ func sharesUsed(node *state.Node, name, typ string) string {
 	var sum int64
 	var each []string
 	for i := range node.GPUs {
-		if s := node.ShareAt(i); s.Name == name && (typ == "" || typ == node.GPUs[i].Type) {
+		if shares := node.ShareAt(i); shares.Name == name &&
+			(typ == "" || typ == node.GPUs[i].Type) {
 			sum += node.ShareUsed(i)
-			each = append(each, format.Count(node.ShareUsed(i))+"/"+format.Count(s.N))
+			each = append(each, format.Count(node.ShareUsed(i))+"/"+format.Count(shares.N))
 		}
 	}
 	return ":" + format.Count(sum) + "(" + strings.Join(each, ",") + ")"

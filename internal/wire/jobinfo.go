@@ -29,8 +29,8 @@ type Shower struct {
 }
 
 // NewShower prepares to write the jobs of a view.
-func NewShower(v *view.View, now spec.Instant, detail bool) *Shower {
-	return &Shower{v: v, now: now, detail: detail}
+func NewShower(snapshot *view.View, now spec.Instant, detail bool) *Shower {
+	return &Shower{v: snapshot, now: now, detail: detail}
 }
 
 // Job writes a job as squeue and scontrol show it.
@@ -65,13 +65,13 @@ func (s *Shower) Job(job *state.Job) *apiv1.JobInfo {
 	if job.Batch != nil {
 		out.Failure = job.Batch.Detail
 	}
-	if a := s.v.State.ArrayOf(job); a != nil {
-		out.ArrayJobId, out.ArrayThrottle = uint32(a.ID), jobSpec.Queue.Array.Throttle
+	if array := s.v.State.ArrayOf(job); array != nil {
+		out.ArrayJobId, out.ArrayThrottle = uint32(array.ID), jobSpec.Queue.Array.Throttle
 	}
-	if h := job.Het; h != nil {
-		out.HetJobId = uint32(job.ID) - h.Offset
-		out.HetOffset = h.Offset
-		out.HetSize = h.Size
+	if part := job.Het; part != nil {
+		out.HetJobId = uint32(job.ID) - part.Offset
+		out.HetOffset = part.Offset
+		out.HetSize = part.Size
 	}
 	s.showAllocation(job, out)
 	if job.State == spec.Pending {
@@ -113,8 +113,8 @@ func (s *Shower) defaultMemory(job *state.Job) int64 {
 func (s *Shower) priorityOf(job *state.Job) uint32 {
 	if job.State != spec.Pending {
 		if s.running == nil {
-			r := order.NewRunning(s.v.State, s.now)
-			s.running = &r
+			running := order.NewRunning(s.v.State, s.now)
+			s.running = &running
 		}
 		return s.running.Of(job)
 	}
@@ -132,10 +132,18 @@ func (s *Shower) countTasks(job *state.Job) uint32 {
 	if job.Alloc != nil {
 		return job.Alloc.Tasks
 	}
-	if job.Spec.Size.Tasks > 0 {
-		return job.Spec.Size.Tasks
+	size := &job.Spec.Size
+	if size.TasksPerGPU > 0 || len(size.PerTask) > 0 && len(size.PerJob)+len(size.PerNode) > 0 {
+		// GPUs may say how many tasks there are, as where the job is placed.
+		if partition := s.v.State.Parts.Find(job.Partition()); partition != nil {
+			demand := place.Resolve(s.v.State.Config, partition.Spec, job.Spec)
+			return uint32(demand.Tasks)
+		}
 	}
-	return max(job.Spec.Size.MinNodes, 1) * max(job.Spec.Size.TasksPerNode, 1)
+	if size.Tasks > 0 {
+		return size.Tasks
+	}
+	return max(size.MinNodes, 1) * max(size.TasksPerNode, 1)
 }
 
 // showAllocation writes what a job holds or held.
@@ -179,8 +187,10 @@ func (s *Shower) showBoot(job *state.Job, out *apiv1.JobInfo) {
 	names := s.v.State.Booting(job)
 	out.Booting, out.End = hostlist.Fold(names), 0
 	for _, name := range names {
-		n := s.v.State.Node(name)
-		if by := n.PowerAt.Add(scheduler.PowerTimes(s.v.State, n).UpIn); n.Power == event.PoweringUp &&
+		node := s.v.State.Node(name)
+		if by := node.PowerAt.Add(
+			scheduler.PowerTimes(s.v.State, node).UpIn,
+		); node.Power == event.PoweringUp &&
 			(out.BootBy == 0 || int64(by) < out.BootBy) {
 			out.BootBy = int64(by)
 		}
@@ -189,38 +199,40 @@ func (s *Shower) showBoot(job *state.Job, out *apiv1.JobInfo) {
 
 // NodeAlloc writes one node's part of an allocation.
 func NodeAlloc(node *spec.NodeAlloc) *apiv1.NodeAlloc {
-	out := &apiv1.NodeAlloc{
+	allocation := &apiv1.NodeAlloc{
 		Name:  node.Name,
 		Cpus:  node.CPUs,
 		Mem:   node.Mem,
 		Gres:  Counts(node.GRES),
 		Tasks: node.Tasks,
 	}
-	for _, g := range node.GPUs {
-		out.Gpus = append(out.Gpus, &apiv1.GpuRef{Uuid: g.UUID, Index: g.Index, Type: g.Type})
+	for _, gpu := range node.GPUs {
+		allocation.Gpus = append(
+			allocation.Gpus, &apiv1.GpuRef{Uuid: gpu.UUID, Index: gpu.Index, Type: gpu.Type},
+		)
 	}
-	for _, g := range node.Shares {
-		out.Shares = append(
-			out.Shares,
+	for _, share := range node.Shares {
+		allocation.Shares = append(
+			allocation.Shares,
 			&apiv1.GpuShare{
-				Uuid:  g.UUID,
-				Index: g.Index,
-				Type:  g.Type,
-				Name:  g.Name,
-				N:     g.N,
-				Of:    g.Of,
+				Uuid:  share.UUID,
+				Index: share.Index,
+				Type:  share.Type,
+				Name:  share.Name,
+				N:     share.N,
+				Of:    share.Of,
 			},
 		)
 	}
-	return out
+	return allocation
 }
 
 // showPending writes what is predicted for a waiting job.
 func (s *Shower) showPending(job *state.Job, out *apiv1.JobInfo) {
-	if p := s.v.Plan.Of(job.UID); p != nil {
-		out.PlannedStart = int64(p.Start)
-		out.PlannedNodes = s.nodeNames(p.Nodes)
-		out.PlannedEstimate = p.Estimate
+	if planned := s.v.Plan.Of(job.UID); planned != nil {
+		out.PlannedStart = int64(planned.Start)
+		out.PlannedNodes = s.nodeNames(planned.Nodes)
+		out.PlannedEstimate = planned.Estimate
 	}
 	if out.Start == 0 && job.Begin > s.now {
 		out.Start = int64(job.Begin)
@@ -251,8 +263,8 @@ func (s *Shower) termText(term *spec.DependencyTerm) string {
 func (s *Shower) nodeNames(ids []spec.NodeID) string {
 	names := make([]string, 0, len(ids))
 	for _, id := range ids {
-		if n := s.v.State.NodeByID(id); n != nil {
-			names = append(names, n.Spec.Name)
+		if node := s.v.State.NodeByID(id); node != nil {
+			names = append(names, node.Spec.Name)
 		}
 	}
 	return hostlist.Fold(names)
@@ -260,8 +272,8 @@ func (s *Shower) nodeNames(ids []spec.NodeID) string {
 
 // JobName is how people name a record, or one task of it: 12, 36_4,
 // 36_[5-9%2].
-func JobName(st *state.State, job *state.Job, task int64) string {
-	array := st.ArrayOf(job)
+func JobName(cluster *state.State, job *state.Job, task int64) string {
+	array := cluster.ArrayOf(job)
 	switch {
 	case array == nil:
 		return strconv.FormatUint(uint64(job.ID), 10)
@@ -279,7 +291,7 @@ func JobName(st *state.State, job *state.Job, task int64) string {
 
 // Files are the paths of a job's standard files, relative ones under its work
 // directory, with the patterns expanded that do not depend on the node.
-func Files(st *state.State, job *state.Job) (stdin, stdout, stderr string) {
+func Files(cluster *state.State, job *state.Job) (stdin, stdout, stderr string) {
 	jobSpec := job.Spec
 	def := "slurm-%j.out"
 	if job.Array != 0 {
@@ -297,24 +309,24 @@ func Files(st *state.State, job *state.Job) (stdin, stdout, stderr string) {
 	if stderr == "" {
 		stderr = stdout
 	}
-	return expand(st, job, stdin), expand(st, job, stdout), expand(st, job, stderr)
+	return expand(cluster, job, stdin), expand(cluster, job, stdout), expand(cluster, job, stderr)
 }
 
-func expand(st *state.State, job *state.Job, path string) string {
+func expand(cluster *state.State, job *state.Job, path string) string {
 	if !strings.HasPrefix(path, "/") {
 		path = strings.TrimSuffix(job.Spec.IO.WorkDir, "/") + "/" + path
 	}
 	arrayID, task := job.ID, "4294967294"
-	if array := st.ArrayOf(job); array != nil {
+	if array := cluster.ArrayOf(job); array != nil {
 		arrayID = array.ID
 		if job.Task != spec.NoTask {
 			task = strconv.FormatInt(job.Task, 10)
 		}
 	}
-	var b strings.Builder
+	var text strings.Builder
 	for i := 0; i < len(path); i++ {
 		if path[i] != '%' || i+1 == len(path) {
-			b.WriteByte(path[i])
+			text.WriteByte(path[i])
 			continue
 		}
 		k := i + 1
@@ -322,34 +334,35 @@ func expand(st *state.State, job *state.Job, path string) string {
 			k++
 		}
 		width, _ := strconv.Atoi(path[i+1 : k])
-		v, known := "", true
+		value, known := "", true
 		switch {
 		case k >= len(path):
 			known = false
 		case path[k] == 'j' || path[k] == 'J':
-			v = strconv.FormatUint(uint64(job.ID), 10)
+			value = strconv.FormatUint(uint64(job.ID), 10)
 		case path[k] == 'A':
-			v = strconv.FormatUint(uint64(arrayID), 10)
+			value = strconv.FormatUint(uint64(arrayID), 10)
 		case path[k] == 'a':
-			v = task
+			value = task
 		case path[k] == 'x':
-			v = job.Spec.Name
+			value = job.Spec.Name
 		case path[k] == 'u':
-			v = job.Spec.User
+			value = job.Spec.User
 		case path[k] == '%':
-			v = "%"
+			value = "%"
 		default:
 			known = false
 		}
 		if !known {
-			b.WriteByte('%')
+			text.WriteByte('%')
 			continue
 		}
-		if n := min(width, 10) - len(v); n > 0 && v != "" && v[0] >= '0' && v[0] <= '9' {
-			v = strings.Repeat("0", n) + v
+		if n := min(width, 10) - len(value); n > 0 && value != "" && value[0] >= '0' &&
+			value[0] <= '9' {
+			value = strings.Repeat("0", n) + value
 		}
-		b.WriteString(v)
+		text.WriteString(value)
 		i = k
 	}
-	return b.String()
+	return text.String()
 }

@@ -42,7 +42,7 @@ func JobSpec(job *spec.JobSpec) *apiv1.JobSpec {
 		WorkDir: job.IO.WorkDir, Stdin: job.IO.Stdin, Stdout: job.IO.Stdout, Stderr: job.IO.Stderr, Append: apiv1.Tri(job.IO.Append),
 		Umask: job.IO.Umask, Rlimits: Counts(job.IO.Rlimits), LimitsAsked: job.IO.LimitsAsked, Login: loginShell(job.IO.Login),
 		Args: job.Args, Command: job.Command, SubmitLine: job.Line, SubmitHost: job.Host, Shell: job.Shell,
-		Pods: PodSet(job.Pods),
+		Pods: PodSet(job.Pods), X11: string(job.X11),
 	}
 	if queue.Array != nil {
 		out.Array, out.ArrayThrottle = Tasks(queue.Array.Tasks), queue.Array.Throttle
@@ -52,121 +52,154 @@ func JobSpec(job *spec.JobSpec) *apiv1.JobSpec {
 
 // ToJobSpec reads a submission. Who submits, and the hashes of script and
 // environment, are not in the message: the caller knows them.
-func ToJobSpec(m *apiv1.JobSpec) (*spec.JobSpec, error) {
-	dep, err := spec.ParseDependency(m.GetDependency())
+func ToJobSpec(message *apiv1.JobSpec) (*spec.JobSpec, error) {
+	dependency, err := spec.ParseDependency(message.GetDependency())
 	if err != nil {
 		return nil, &spec.Error{Kind: spec.CodeDependencyProblem, Detail: err.Error()}
 	}
-	if err := checkWords(m); err != nil {
+	if err := checkWords(message); err != nil {
 		return nil, err
 	}
 	job := &spec.JobSpec{
-		Name: m.GetName(), Account: m.GetAccount(), QOS: m.GetQos(), Partitions: m.GetPartitions(), WCKey: m.GetWckey(), Comment: m.GetComment(),
+		Name: message.GetName(), Account: message.GetAccount(), QOS: message.GetQos(),
+		Partitions: message.GetPartitions(), WCKey: message.GetWckey(),
+		Comment: message.GetComment(),
 		Size: spec.Size{
-			MinNodes: m.GetMinNodes(), MaxNodes: m.GetMaxNodes(), Tasks: m.GetTasks(), TasksPerNode: m.GetTasksPerNode(),
-			TasksPerSocket: m.GetTasksPerSocket(), TasksPerCore: m.GetTasksPerCore(), TasksPerGPU: m.GetTasksPerGpu(),
-			CPUsPerTask: m.GetCpusPerTask(), CPUsPerGPU: m.GetCpusPerGpu(), MinCPUsPerNode: m.GetMinCpusPerNode(),
-			MemPerNode: m.GetMemPerNode(), MemPerCPU: m.GetMemPerCpu(), MemPerGPU: m.GetMemPerGpu(), AllMem: m.GetAllMem(),
+			MinNodes: message.GetMinNodes(), MaxNodes: message.GetMaxNodes(),
+			Tasks: message.GetTasks(), TasksPerNode: message.GetTasksPerNode(),
+			TasksPerSocket: message.GetTasksPerSocket(), TasksPerCore: message.GetTasksPerCore(),
+			TasksPerGPU: message.GetTasksPerGpu(),
+			CPUsPerTask: message.GetCpusPerTask(), CPUsPerGPU: message.GetCpusPerGpu(),
+			MinCPUsPerNode: message.GetMinCpusPerNode(),
+			MemPerNode:     message.GetMemPerNode(), MemPerCPU: message.GetMemPerCpu(),
+			MemPerGPU: message.GetMemPerGpu(), AllMem: message.GetAllMem(),
 			PerNode: ToCounts(
-				m.GetPerNode(),
-			), PerJob: ToCounts(m.GetPerJob()), PerTask: ToCounts(m.GetPerTask()),
+				message.GetPerNode(),
+			), PerJob: ToCounts(message.GetPerJob()), PerTask: ToCounts(message.GetPerTask()),
 			PerSocket: ToCounts(
-				m.GetPerSocket(),
-			), TmpDisk: m.GetTmpDisk(), ThreadsPerCore: m.GetThreadsPerCore(), CoreSpec: m.GetCoreSpec(),
-			SocketsPerNode: m.GetSocketsPerNode(), CoresPerSocket: m.GetCoresPerSocket(), Overcommit: m.GetOvercommit(), FewestNodes: m.GetUseMinNodes(), ThreadSpec: m.GetThreadSpec(),
+				message.GetPerSocket(),
+			), TmpDisk: message.GetTmpDisk(), ThreadsPerCore: message.GetThreadsPerCore(),
+			CoreSpec:       message.GetCoreSpec(),
+			SocketsPerNode: message.GetSocketsPerNode(),
+			CoresPerSocket: message.GetCoresPerSocket(), Overcommit: message.GetOvercommit(),
+			FewestNodes: message.GetUseMinNodes(), ThreadSpec: message.GetThreadSpec(),
 		},
 		Time: spec.TimeAsk{
-			Limit: ToSpan(m.GetTimeLimit()),
-			Min:   spec.Span(m.GetTimeMin()),
-			Begin: spec.Instant(m.GetBegin()),
+			Limit: ToSpan(message.GetTimeLimit()),
+			Min:   spec.Span(message.GetTimeMin()),
+			Begin: spec.Instant(message.GetBegin()),
 			Deadline: spec.Instant(
-				m.GetDeadline(),
+				message.GetDeadline(),
 			),
-			Signal:       m.GetSignal(),
-			SignalBefore: spec.Span(m.GetSignalBefore()),
-			SignalBatch:  m.GetSignalBatch(),
-			SignalResv:   m.GetSignalResv(),
+			Signal:       message.GetSignal(),
+			SignalBefore: spec.Span(message.GetSignalBefore()),
+			SignalBatch:  message.GetSignalBatch(),
+			SignalResv:   message.GetSignalResv(),
 		},
 		Place: spec.PlaceAsk{
-			Nodes:      m.GetNodes(),
-			Exclude:    m.GetExclude(),
-			Constraint: m.GetConstraint(),
-			Prefer:     m.GetPrefer(),
+			Nodes:      message.GetNodes(),
+			Exclude:    message.GetExclude(),
+			Constraint: message.GetConstraint(),
+			Prefer:     message.GetPrefer(),
 			Sharing: spec.Sharing(
-				m.GetSharing(),
+				message.GetSharing(),
 			),
-			Contiguous:    m.GetContiguous(),
-			Spread:        m.GetSpread(),
-			Reservation:   m.GetReservation(),
-			Switches:      m.GetSwitches(),
-			SwitchWait:    spec.Span(m.GetSwitchWait()),
-			Distribution:  m.GetDistribution(),
-			Segment:       m.GetSegment(),
-			ApartSegments: m.GetSpreadSegments(),
+			Contiguous:    message.GetContiguous(),
+			Spread:        message.GetSpread(),
+			Reservation:   message.GetReservation(),
+			Switches:      message.GetSwitches(),
+			SwitchWait:    spec.Span(message.GetSwitchWait()),
+			Distribution:  message.GetDistribution(),
+			Segment:       message.GetSegment(),
+			ApartSegments: message.GetSpreadSegments(),
 		},
 		Queue: spec.QueueAsk{
-			Nice:       m.GetNice(),
-			Priority:   m.GetPriority(),
-			Requeue:    spec.Tri(m.GetRequeue()),
-			Dependency: dep,
+			Nice:       message.GetNice(),
+			Priority:   message.GetPriority(),
+			Requeue:    spec.Tri(message.GetRequeue()),
+			Dependency: dependency,
 			KillInvalid: spec.Tri(
-				m.GetKillOnInvalidDep(),
+				message.GetKillOnInvalidDep(),
 			),
-			MailTypes:     m.GetMailTypes(),
-			MailUser:      m.GetMailUser(),
-			ImmediateOnly: m.GetImmediate(),
-			Reboot:        m.GetReboot(),
-			NoKill:        m.GetNoKill(),
+			MailTypes:     message.GetMailTypes(),
+			MailUser:      message.GetMailUser(),
+			ImmediateOnly: message.GetImmediate(),
+			Reboot:        message.GetReboot(),
+			NoKill:        message.GetNoKill(),
 		},
 		IO: spec.JobIO{
-			WorkDir: m.GetWorkDir(),
-			Stdin:   m.GetStdin(),
-			Stdout:  m.GetStdout(),
-			Stderr:  m.GetStderr(),
+			WorkDir: message.GetWorkDir(),
+			Stdin:   message.GetStdin(),
+			Stdout:  message.GetStdout(),
+			Stderr:  message.GetStderr(),
 			Append: spec.Tri(
-				m.GetAppend(),
+				message.GetAppend(),
 			),
-			Umask:   m.GetUmask(),
-			Rlimits: ToCounts(m.GetRlimits()),
+			Umask:   message.GetUmask(),
+			Rlimits: ToCounts(message.GetRlimits()),
 
-			LimitsAsked: m.GetLimitsAsked(),
-			Login:       toLoginShell(m.GetLogin()),
+			LimitsAsked: message.GetLimitsAsked(),
+			Login:       toLoginShell(message.GetLogin()),
 		},
 		Licenses: ToCounts(
-			m.GetLicenses(),
-		), AnyLicense: m.GetAnyLicense(), Args: m.GetArgs(), Command: m.GetCommand(), Line: m.GetSubmitLine(),
-		Host: m.GetSubmitHost(), Shell: m.GetShell(), GPUBind: m.GetGpuBind(), GPUFreq: m.GetGpuFreq(), Attended: m.GetAttended(), Extra: m.GetExtra(), SampleEvery: ToSpan(m.GetSampleEvery()), Container: toContainer(m.GetContainer()),
+			message.GetLicenses(),
+		), AnyLicense: message.GetAnyLicense(), Args: message.GetArgs(),
+		Command: message.GetCommand(), Line: message.GetSubmitLine(),
+		Host: message.GetSubmitHost(), Shell: message.GetShell(), GPUBind: message.GetGpuBind(),
+		GPUFreq: message.GetGpuFreq(), Attended: message.GetAttended(), Extra: message.GetExtra(),
+		SampleEvery: ToSpan(message.GetSampleEvery()),
+		Container:   toContainer(message.GetContainer()),
 	}
-	if m.GetHold() {
+	job.X11, err = spec.ParseX11(message.GetX11())
+	if err != nil {
+		return nil, spec.Refuse(spec.CodeBadRequest, err.Error())
+	}
+	if message.GetHold() {
 		job.Queue.Hold = spec.HeldByUser
 	}
-	if len(m.GetArray()) > 0 {
-		tasks, err := ToTasks(m.GetArray())
+	if len(message.GetArray()) > 0 {
+		tasks, err := ToTasks(message.GetArray())
 		if err != nil {
 			return nil, err
 		}
-		job.Queue.Array = spec.NewArrayAsk(tasks, m.GetArrayThrottle())
+		job.Queue.Array = spec.NewArrayAsk(tasks, message.GetArrayThrottle())
 	}
 	return job, nil
 }
 
 // checkWords refuses what is no value of its kind.
-func checkWords(m *apiv1.JobSpec) error {
-	for _, t := range [...]apiv1.Tri{apiv1.Tri(m.GetRequeue()), apiv1.Tri(m.GetKillOnInvalidDep()), apiv1.Tri(m.GetAppend())} {
+func checkWords(message *apiv1.JobSpec) error {
+	for _, t := range [...]apiv1.Tri{
+		apiv1.Tri(message.GetRequeue()),
+		apiv1.Tri(message.GetKillOnInvalidDep()),
+		apiv1.Tri(message.GetAppend()),
+	} {
 		if _, known := apiv1.Tri_name[int32(t)]; !known {
 			return spec.Refuse(spec.CodeBadRequest, "neither yes, no nor unset")
 		}
 	}
-	if _, err := spec.ParseGPUBind(m.GetGpuBind()); m.GetGpuBind() != "" && err != nil {
+	if _, err := spec.ParseGPUBind(message.GetGpuBind()); message.GetGpuBind() != "" && err != nil {
 		return spec.Refuse(spec.CodeBadRequest, err.Error())
 	}
-	if _, err := spec.ParseGPUFreq(m.GetGpuFreq()); m.GetGpuFreq() != "" && err != nil {
+	if _, err := spec.ParseGPUFreq(message.GetGpuFreq()); message.GetGpuFreq() != "" && err != nil {
 		return spec.Refuse(spec.CodeBadRequest, err.Error())
 	}
-	if m.GetSharing() > uint32(spec.Oversubscribe) {
+	if message.GetSharing() > uint32(spec.Oversubscribe) {
 		return spec.Refuse(spec.CodeBadRequest, "an unknown kind of sharing")
 	}
-	for _, s := range append([]string{m.GetName(), m.GetAccount(), m.GetQos(), m.GetWorkDir(), m.GetStdin(), m.GetStdout(), m.GetStderr(), m.GetCommand()}, m.GetArgs()...) {
+	for _, s := range append(
+		[]string{
+			message.GetName(),
+			message.GetAccount(),
+			message.GetQos(),
+			message.GetWorkDir(),
+			message.GetStdin(),
+			message.GetStdout(),
+			message.GetStderr(),
+			message.GetCommand(),
+		},
+		message.GetArgs()...,
+	) {
 		if strings.IndexByte(s, 0) >= 0 {
 			return spec.Refuse(spec.CodeBadRequest, "a text contains a NUL byte")
 		}
@@ -176,11 +209,13 @@ func checkWords(m *apiv1.JobSpec) error {
 
 // Tasks writes a set of array tasks.
 func Tasks(set spec.TaskSet) []*apiv1.TaskRange {
-	out := make([]*apiv1.TaskRange, len(set))
-	for i, r := range set {
-		out[i] = &apiv1.TaskRange{First: r.First, Last: r.Last, Step: r.Step}
+	ranges := make([]*apiv1.TaskRange, len(set))
+	for i, taskRange := range set {
+		ranges[i] = &apiv1.TaskRange{
+			First: taskRange.First, Last: taskRange.Last, Step: taskRange.Step,
+		}
 	}
-	return out
+	return ranges
 }
 
 // Bounds of an array in a message: the largest MaxArraySize there is, and so
@@ -196,41 +231,43 @@ func ToTasks(list []*apiv1.TaskRange) (spec.TaskSet, error) {
 	if len(list) > maxArrayRanges {
 		return nil, spec.Refuse(spec.CodeInvalidArray, "too many ranges")
 	}
-	out := make(spec.TaskSet, 0, len(list))
-	for i, r := range list {
-		task := spec.TaskRange{First: r.GetFirst(), Last: r.GetLast(), Step: r.GetStep()}
+	set := make(spec.TaskSet, 0, len(list))
+	for i, taskRange := range list {
+		task := spec.TaskRange{
+			First: taskRange.GetFirst(), Last: taskRange.GetLast(), Step: taskRange.GetStep(),
+		}
 		switch {
 		case !task.Valid() || task.Last > maxArrayTask || task.Step > maxArrayTask,
-			i > 0 && task.First <= out[i-1].First:
+			i > 0 && task.First <= set[i-1].First:
 			return nil, spec.Refuse(spec.CodeInvalidArray, "the ranges are not in order")
-		case slices.ContainsFunc(out, func(o spec.TaskRange) bool { return meet(o, task) }):
+		case slices.ContainsFunc(set, func(o spec.TaskRange) bool { return meet(o, task) }):
 			return nil, spec.Refuse(spec.CodeInvalidArray, "a task is named twice")
 		}
-		out = append(out, task)
+		set = append(set, task)
 	}
-	return out, nil
+	return set, nil
 }
 
-// meet tells whether two ranges have a task in common. o begins first.
-func meet(o, task spec.TaskRange) bool {
-	last := min(o.Last, task.Last)
+// meet tells whether two ranges have a task in common. taskRange begins first.
+func meet(taskRange, task spec.TaskRange) bool {
+	last := min(taskRange.Last, task.Last)
 	if last < task.First {
 		return false
 	}
-	g, inv := gcdInverse(task.Step, o.Step)
-	gap := o.First - task.First
+	g, inventory := gcdInverse(task.Step, taskRange.Step)
+	gap := taskRange.First - task.First
 	if gap%g != 0 {
 		return false
 	}
-	// The least k >= 0 with t.First + k*t.Step = o.First modulo o.Step.
-	mod := o.Step / g
-	k := ((gap/g)%mod*inv%mod + mod) % mod
+	// The least k >= 0 with t.First + k*t.Step = taskRange.First modulo taskRange.Step.
+	mod := taskRange.Step / g
+	k := ((gap/g)%mod*inventory%mod + mod) % mod
 	return task.First+k*task.Step <= last
 }
 
 // gcdInverse returns the greatest common divisor g of two positive numbers,
 // and the inverse of a/g modulo b/g.
-func gcdInverse(a, b int64) (g, inv int64) {
+func gcdInverse(a, b int64) (g, inventory int64) {
 	r0 := a
 	r1 := b
 	x0 := int64(1)
@@ -242,16 +279,16 @@ func gcdInverse(a, b int64) (g, inv int64) {
 	return r0, x0
 }
 
-func loginShell(l *spec.LoginShell) *apiv1.LoginShell {
-	if l == nil {
+func loginShell(shell *spec.LoginShell) *apiv1.LoginShell {
+	if shell == nil {
 		return nil
 	}
-	return &apiv1.LoginShell{Timeout: int64(l.Timeout), Plain: l.Plain}
+	return &apiv1.LoginShell{Timeout: int64(shell.Timeout), Plain: shell.Plain}
 }
 
-func toLoginShell(m *apiv1.LoginShell) *spec.LoginShell {
-	if m == nil {
+func toLoginShell(message *apiv1.LoginShell) *spec.LoginShell {
+	if message == nil {
 		return nil
 	}
-	return &spec.LoginShell{Timeout: spec.Span(m.GetTimeout()), Plain: m.GetPlain()}
+	return &spec.LoginShell{Timeout: spec.Span(message.GetTimeout()), Plain: message.GetPlain()}
 }

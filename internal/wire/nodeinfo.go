@@ -24,26 +24,27 @@ type NodeLive struct {
 }
 
 // registered adds what the node's agent registered; nil = none has.
-func registered(out *apiv1.NodeInfo, inv *spec.Inventory, trouble string) {
-	if inv != nil {
-		out.Version = inv.AgentVersion
-		out.Os = inv.OS
-		out.Arch = inv.Arch
-		out.BootTime, out.AgentStart = int64(inv.BootedAt), int64(inv.AgentStarted)
-		out.MetricsAddr, out.Degraded = inv.MetricsAddr, inv.Degraded
-		if out.Hostname == "" {
-			out.Hostname = inv.Hostname
+func registered(node *apiv1.NodeInfo, inventory *spec.Inventory, trouble string) {
+	if inventory != nil {
+		node.Version = inventory.AgentVersion
+		node.Os = inventory.OS
+		node.Arch = inventory.Arch
+		node.BootTime, node.AgentStart = int64(inventory.BootedAt), int64(inventory.AgentStarted)
+		node.MetricsAddr, node.Degraded = inventory.MetricsAddr, inventory.Degraded
+		if node.Hostname == "" {
+			node.Hostname = inventory.Hostname
 		}
-		out.Found = &apiv1.NodeHardware{
-			Cpus: inv.CPUs, Sockets: inv.Sockets, CoresPerSocket: inv.CoresPerSocket, ThreadsPerCore: inv.ThreadsPerCore,
-			Mem: inv.Mem, TmpDisk: inv.TmpDisk, Addr: inv.Addr,
+		node.Found = &apiv1.NodeHardware{
+			Cpus: inventory.CPUs, Sockets: inventory.Sockets,
+			CoresPerSocket: inventory.CoresPerSocket, ThreadsPerCore: inventory.ThreadsPerCore,
+			Mem: inventory.Mem, TmpDisk: inventory.TmpDisk, Addr: inventory.Addr,
 		}
-		if out.Port == 0 {
-			out.Port = portOf(inv.Addr)
+		if node.Port == 0 {
+			node.Port = portOf(inventory.Addr)
 		}
 	}
 	if trouble != "" {
-		out.Degraded = strings.TrimPrefix(out.Degraded+"; "+trouble, "; ")
+		node.Degraded = strings.TrimPrefix(node.Degraded+"; "+trouble, "; ")
 	}
 }
 
@@ -63,14 +64,14 @@ func portOf(addr string) uint32 {
 // capacity is what a node has for jobs, and its billing: its CPUs, as Slurm has it
 // of a node without weights of its own.
 func capacity(nodeSpec *spec.NodeSpec) *apiv1.Tres {
-	t := nodeSpec.NodeTRES()
-	t.Billing = t.CPU
-	return TRES(t)
+	tres := nodeSpec.NodeTRES()
+	tres.Billing = tres.CPU
+	return TRES(tres)
 }
 
 // Node writes a node as sinfo and scontrol show it. planned tells that the
 // plan keeps it for a job.
-func Node(st *state.State, node *state.Node, live NodeLive, planned bool) *apiv1.NodeInfo {
+func Node(cluster *state.State, node *state.Node, live NodeLive, planned bool) *apiv1.NodeInfo {
 	nodeSpec := node.Spec
 	out := &apiv1.NodeInfo{
 		NodeId: uint32(
@@ -121,13 +122,13 @@ func Node(st *state.State, node *state.Node, live NodeLive, planned bool) *apiv1
 		out.ReasonTime = int64(node.Reboot.At)
 	}
 	registered(out, node.Inv, live.Trouble)
-	for i := range st.Parts.List {
-		if st.Parts.List[i].Nodes.Has(int(node.ID)) {
-			out.Partitions = append(out.Partitions, st.Parts.List[i].Spec.Name)
+	for i := range cluster.Parts.List {
+		if cluster.Parts.List[i].Nodes.Has(int(node.ID)) {
+			out.Partitions = append(out.Partitions, cluster.Parts.List[i].Spec.Name)
 		}
 	}
 	for _, uid := range node.Jobs {
-		if j := st.Job(uid); j.State.Active() {
+		if j := cluster.Job(uid); j.State.Active() {
 			out.JobsRunning++
 		} else {
 			out.JobsCompleting++
@@ -137,7 +138,7 @@ func Node(st *state.State, node *state.Node, live NodeLive, planned bool) *apiv1
 		gpu := GPU(&node.GPUs[i])
 		gpu.Allocated = node.UsedGPU.Has(i)
 		if gpu.Allocated {
-			gpu.JobUid, gpu.JobId = holder(st, node, node.GPUs[i].UUID)
+			gpu.JobUid, gpu.JobId = holder(cluster, node, node.GPUs[i].UUID)
 		}
 		if share := node.ShareAt(i); share.N > 0 {
 			gpu.Share = share.Name
@@ -151,8 +152,8 @@ func Node(st *state.State, node *state.Node, live NodeLive, planned bool) *apiv1
 	}
 	for i := range node.Faults {
 		fault := GPUFault(&node.Faults[i])
-		if j := st.Job(node.Faults[i].Job); j != nil && fault.GetJobId() == 0 {
-			fault.JobId = uint64(j.ID) // recorded by a release that did not write the number down
+		if job := cluster.Job(node.Faults[i].Job); job != nil && fault.GetJobId() == 0 {
+			fault.JobId = uint64(job.ID) // recorded by a release that did not write the number down
 		}
 		out.GpuFaults = append(out.GpuFaults, fault)
 	}
@@ -170,13 +171,15 @@ func actorName(actor event.Actor) string {
 	return "muster"
 }
 
-func holder(st *state.State, node *state.Node, uuid string) (uint64, uint32) {
+func holder(cluster *state.State, node *state.Node, uuid string) (uint64, uint32) {
 	for _, uid := range node.Jobs {
-		job := st.Job(uid)
+		job := cluster.Job(uid)
 		for i := range job.Alloc.Nodes {
-			a := &job.Alloc.Nodes[i]
-			if a.ID == node.ID &&
-				slices.ContainsFunc(a.GPUs, func(g spec.GPURef) bool { return g.UUID == uuid }) {
+			allocation := &job.Alloc.Nodes[i]
+			if allocation.ID == node.ID &&
+				slices.ContainsFunc(allocation.GPUs, func(g spec.GPURef) bool {
+					return g.UUID == uuid
+				}) {
 				return uint64(uid), uint32(job.ID)
 			}
 		}
@@ -185,40 +188,40 @@ func holder(st *state.State, node *state.Node, uuid string) (uint64, uint32) {
 }
 
 // GPU writes a device.
-func GPU(g *spec.GPU) *apiv1.GpuInfo {
+func GPU(gpu *spec.GPU) *apiv1.GpuInfo {
 	return &apiv1.GpuInfo{
-		Index:    g.Index,
-		Uuid:     g.UUID,
-		Type:     g.Type,
-		Model:    g.Model,
-		Pci:      g.PCI,
-		Mem:      g.Mem,
-		Path:     g.Path,
-		Provider: g.Provider,
-		Minor:    g.Minor,
-		Numa:     g.NUMA,
-		Links:    g.Links,
-		Cpus:     g.CPUs,
-		Parent:   g.Parent,
+		Index:    gpu.Index,
+		Uuid:     gpu.UUID,
+		Type:     gpu.Type,
+		Model:    gpu.Model,
+		Pci:      gpu.PCI,
+		Mem:      gpu.Mem,
+		Path:     gpu.Path,
+		Provider: gpu.Provider,
+		Minor:    gpu.Minor,
+		Numa:     gpu.NUMA,
+		Links:    gpu.Links,
+		Cpus:     gpu.CPUs,
+		Parent:   gpu.Parent,
 	}
 }
 
 // ToGPU reads a device.
-func ToGPU(g *apiv1.GpuInfo) spec.GPU {
+func ToGPU(gpu *apiv1.GpuInfo) spec.GPU {
 	return spec.GPU{
-		Index:    g.GetIndex(),
-		UUID:     g.GetUuid(),
-		Type:     g.GetType(),
-		Minor:    g.GetMinor(),
-		PCI:      g.GetPci(),
-		Model:    g.GetModel(),
-		Mem:      g.GetMem(),
-		NUMA:     g.GetNuma(),
-		Path:     g.GetPath(),
-		Parent:   g.GetParent(),
-		Links:    g.GetLinks(),
-		CPUs:     g.GetCpus(),
-		Provider: g.GetProvider(),
+		Index:    gpu.GetIndex(),
+		UUID:     gpu.GetUuid(),
+		Type:     gpu.GetType(),
+		Minor:    gpu.GetMinor(),
+		PCI:      gpu.GetPci(),
+		Model:    gpu.GetModel(),
+		Mem:      gpu.GetMem(),
+		NUMA:     gpu.GetNuma(),
+		Path:     gpu.GetPath(),
+		Parent:   gpu.GetParent(),
+		Links:    gpu.GetLinks(),
+		CPUs:     gpu.GetCpus(),
+		Provider: gpu.GetProvider(),
 	}
 }
 
@@ -245,30 +248,30 @@ func Indices(bitset spec.Bitset) string {
 
 // FaultsOf lists what happened to the devices of a job's allocation while it
 // held them.
-func FaultsOf(st *state.State, job *state.Job) []*apiv1.GpuFault {
+func FaultsOf(cluster *state.State, job *state.Job) []*apiv1.GpuFault {
 	if job.Alloc == nil {
 		return nil
 	}
-	var out []*apiv1.GpuFault
+	var faults []*apiv1.GpuFault
 	for i := range job.Alloc.Nodes {
-		node := st.NodeByID(job.Alloc.Nodes[i].ID)
+		node := cluster.NodeByID(job.Alloc.Nodes[i].ID)
 		if node == nil {
 			continue
 		}
 		for k := range node.Faults {
-			if f := &node.Faults[k]; f.Job == job.UID && f.Attempt == job.Attempt {
-				m := GPUFault(f)
-				m.Node, m.JobId = node.Spec.Name, uint64(job.ID)
-				out = append(out, m)
+			if fault := &node.Faults[k]; fault.Job == job.UID && fault.Attempt == job.Attempt {
+				message := GPUFault(fault)
+				message.Node, message.JobId = node.Spec.Name, uint64(job.ID)
+				faults = append(faults, message)
 			}
 		}
 	}
-	return out
+	return faults
 }
 
 // Future tells a node in State=FUTURE for which no agent has come yet. It is
 // shown only where it is asked for.
-func Future(n *state.Node) bool { return n.Spec.State == "FUTURE" && n.Inv == nil }
+func Future(node *state.Node) bool { return node.Spec.State == "FUTURE" && node.Inv == nil }
 
 // NodeState is the state as scontrol shows it: the base and its flags.
 func NodeState(node *apiv1.NodeInfo) string {
@@ -331,15 +334,15 @@ func NodeState(node *apiv1.NodeInfo) string {
 
 // nodesOf are the nodes of a partition as a host list, with those that were added
 // while the cluster ran.
-func nodesOf(ps *spec.PartitionSpec) string {
-	if ps.AllNodes || len(ps.NodeFeatures) > 0 {
-		return hostlist.Fold(ps.NodeNames)
+func nodesOf(partition *spec.PartitionSpec) string {
+	if partition.AllNodes || len(partition.NodeFeatures) > 0 {
+		return hostlist.Fold(partition.NodeNames)
 	}
-	return ps.Nodes
+	return partition.Nodes
 }
 
 // Partition writes a partition.
-func Partition(st *state.State, partition *state.Partition) *apiv1.PartitionInfo {
+func Partition(cluster *state.State, partition *state.Partition) *apiv1.PartitionInfo {
 	ps := partition.Spec
 	out := &apiv1.PartitionInfo{
 		Name: ps.Name, IsDefault: ps.Default, State: uint32(max(ps.State, spec.PartitionUp)), Nodes: nodesOf(ps), NodeNames: ps.NodeNames,
@@ -361,8 +364,8 @@ func Partition(st *state.State, partition *state.Partition) *apiv1.PartitionInfo
 	}
 	var tres spec.TRES
 	for id := partition.Nodes.Next(0); id >= 0; id = partition.Nodes.Next(id + 1) {
-		if n := st.NodeByID(spec.NodeID(id)); n != nil {
-			tres = tres.Add(n.Spec.NodeTRES())
+		if node := cluster.NodeByID(spec.NodeID(id)); node != nil {
+			tres = tres.Add(node.Spec.NodeTRES())
 			out.TotalNodes++
 		}
 	}

@@ -17,35 +17,35 @@ func PodSet(set *spec.PodSet) *apiv1.PodSet {
 	if set == nil {
 		return nil
 	}
-	out := &apiv1.PodSet{
+	podSet := &apiv1.PodSet{
 		Space:  set.Space,
 		Owner:  set.Owner,
 		Group:  set.Group,
 		Admits: set.Admits,
 	}
 	for _, pod := range set.Pods {
-		out.Pods = append(out.Pods, &apiv1.PodRef{Uid: pod.UID, Name: pod.Name})
+		podSet.Pods = append(podSet.Pods, &apiv1.PodRef{Uid: pod.UID, Name: pod.Name})
 	}
-	return out
+	return podSet
 }
 
 // ToPodSet reads them. ToJobSpec does not: a submission of a user has no pods.
-func ToPodSet(m *apiv1.PodSet) *spec.PodSet {
-	out := &spec.PodSet{
-		Space:  m.GetSpace(),
-		Owner:  m.GetOwner(),
-		Group:  m.GetGroup(),
-		Admits: m.GetAdmits(),
+func ToPodSet(message *apiv1.PodSet) *spec.PodSet {
+	set := &spec.PodSet{
+		Space:  message.GetSpace(),
+		Owner:  message.GetOwner(),
+		Group:  message.GetGroup(),
+		Admits: message.GetAdmits(),
 	}
-	for _, pod := range m.GetPods() {
-		out.Pods = append(out.Pods, spec.Pod{UID: pod.GetUid(), Name: pod.GetName()})
+	for _, pod := range message.GetPods() {
+		set.Pods = append(set.Pods, spec.Pod{UID: pod.GetUid(), Name: pod.GetName()})
 	}
-	return out
+	return set
 }
 
 // PodJob writes a job of pods for those who bind them.
 func PodJob(job *copilot.PodJob) *apiv1.PodJob {
-	out := &apiv1.PodJob{
+	podJob := &apiv1.PodJob{
 		Uid:      uint64(job.Run.UID),
 		JobId:    uint32(job.ID),
 		Attempt:  job.Run.Attempt,
@@ -61,49 +61,49 @@ func PodJob(job *copilot.PodJob) *apiv1.PodJob {
 	}
 	for i := range job.Places {
 		place := &apiv1.PodPlace{Pod: job.Places[i].Pod.UID, Node: job.Places[i].Node}
-		for _, g := range job.Places[i].GPUs {
+		for _, gpu := range job.Places[i].GPUs {
 			place.Gpus = append(
 				place.Gpus,
-				&apiv1.HeldGpu{Uuid: g.UUID, Index: g.Index, Type: g.Type},
+				&apiv1.HeldGpu{Uuid: gpu.UUID, Index: gpu.Index, Type: gpu.Type},
 			)
 		}
-		out.Places = append(out.Places, place)
+		podJob.Places = append(podJob.Places, place)
 	}
-	return out
+	return podJob
 }
 
 // ToPodJob reads what PodJob writes.
-func ToPodJob(m *apiv1.PodJob) copilot.PodJob {
-	out := copilot.PodJob{
+func ToPodJob(message *apiv1.PodJob) copilot.PodJob {
+	job := copilot.PodJob{
 		Run: copilot.JobRun{
-			UID:     spec.JobUID(m.GetUid()),
-			Attempt: m.GetAttempt(),
-			Epoch:   m.GetEpoch(),
+			UID:     spec.JobUID(message.GetUid()),
+			Attempt: message.GetAttempt(),
+			Epoch:   message.GetEpoch(),
 		},
-		ID:       spec.JobID(m.GetJobId()),
-		Pods:     ToPodSet(m.GetPods()),
-		Pending:  m.GetPending(),
-		Bindable: m.GetBindable(),
-		Ends:     m.GetEnds(),
-		Why:      m.GetWhy(),
-		Reason:   m.GetReason(),
-		Text:     m.GetText(),
-		Leader:   spec.JobUID(m.GetLeader()),
+		ID:       spec.JobID(message.GetJobId()),
+		Pods:     ToPodSet(message.GetPods()),
+		Pending:  message.GetPending(),
+		Bindable: message.GetBindable(),
+		Ends:     message.GetEnds(),
+		Why:      message.GetWhy(),
+		Reason:   message.GetReason(),
+		Text:     message.GetText(),
+		Leader:   spec.JobUID(message.GetLeader()),
 	}
-	for i, place := range m.GetPlaces() {
-		if i >= len(out.Pods.Pods) {
+	for i, place := range message.GetPlaces() {
+		if i >= len(job.Pods.Pods) {
 			break
 		}
-		at := spec.PodPlace{Pod: out.Pods.Pods[i], Node: place.GetNode()}
-		for _, g := range place.GetGpus() {
+		at := spec.PodPlace{Pod: job.Pods.Pods[i], Node: place.GetNode()}
+		for _, gpu := range place.GetGpus() {
 			at.GPUs = append(
 				at.GPUs,
-				spec.GPURef{UUID: g.GetUuid(), Index: g.GetIndex(), Type: g.GetType()},
+				spec.GPURef{UUID: gpu.GetUuid(), Index: gpu.GetIndex(), Type: gpu.GetType()},
 			)
 		}
-		out.Places = append(out.Places, at)
+		job.Places = append(job.Places, at)
 	}
-	return out
+	return job
 }
 
 // PodsEnd writes how pods ended; nil where they did not.
@@ -121,15 +121,15 @@ func PodsEnd(result *event.StepResult) *apiv1.PodsEnd {
 }
 
 // ToPodsEnd reads it.
-func ToPodsEnd(m *apiv1.PodsEnd) *event.StepResult {
-	if m == nil {
+func ToPodsEnd(message *apiv1.PodsEnd) *event.StepResult {
+	if message == nil {
 		return nil
 	}
 	return &event.StepResult{
-		Started: spec.Instant(m.GetStarted()),
-		Ended:   spec.Instant(m.GetEnded()),
-		Exit:    spec.ExitStatus{Code: m.GetExitCode(), Signal: m.GetExitSignal()},
-		Detail:  m.GetDetail(),
+		Started: spec.Instant(message.GetStarted()),
+		Ended:   spec.Instant(message.GetEnded()),
+		Exit:    spec.ExitStatus{Code: message.GetExitCode(), Signal: message.GetExitSignal()},
+		Detail:  message.GetDetail(),
 	}
 }
 

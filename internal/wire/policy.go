@@ -8,68 +8,72 @@ import (
 
 // Policy writes accounts, users, associations and QOS.
 func Policy(policy *state.Policy) *apiv1.PolicyReply {
-	out := &apiv1.PolicyReply{}
+	reply := &apiv1.PolicyReply{}
 	for i := range policy.QOS {
-		out.Qos = append(out.Qos, QOS(&policy.QOS[i]))
+		reply.Qos = append(reply.Qos, QOS(&policy.QOS[i]))
 	}
 	for i := range policy.Accounts {
-		a := &policy.Accounts[i]
-		out.Accounts = append(
-			out.Accounts,
+		account := &policy.Accounts[i]
+		reply.Accounts = append(
+			reply.Accounts,
 			&apiv1.Account{
-				Name:         a.Name,
-				Description:  a.Description,
-				Organization: a.Organization,
-				Parent:       a.Parent,
-				Coordinators: a.Coordinators,
+				Name:         account.Name,
+				Description:  account.Description,
+				Organization: account.Organization,
+				Parent:       account.Parent,
+				Coordinators: account.Coordinators,
 			},
 		)
 	}
 	for i := range policy.Users {
-		u := &policy.Users[i]
-		out.Users = append(
-			out.Users,
+		user := &policy.Users[i]
+		reply.Users = append(
+			reply.Users,
 			&apiv1.AccountingUser{
-				Name:           u.Name,
-				DefaultAccount: u.DefaultAccount,
-				DefaultWckey:   u.DefaultWCKey,
-				AdminLevel:     u.AdminLevel,
+				Name:           user.Name,
+				DefaultAccount: user.DefaultAccount,
+				DefaultWckey:   user.DefaultWCKey,
+				AdminLevel:     user.AdminLevel,
 			},
 		)
 	}
 	for i := range policy.Assocs {
-		out.Associations = append(out.Associations, Association(&policy.Assocs[i]))
+		reply.Associations = append(reply.Associations, Association(&policy.Assocs[i]))
 	}
-	for _, k := range policy.WCKeys {
-		out.Wckeys = append(out.Wckeys, &apiv1.WcKey{Id: k.ID, Name: k.Name, User: k.User})
+	for _, key := range policy.WCKeys {
+		reply.Wckeys = append(
+			reply.Wckeys, &apiv1.WcKey{Id: key.ID, Name: key.Name, User: key.User},
+		)
 	}
 	for i := range policy.Resources {
-		r := &policy.Resources[i]
-		out.Resources = append(
-			out.Resources,
+		resource := &policy.Resources[i]
+		reply.Resources = append(
+			reply.Resources,
 			&apiv1.Resource{
-				Name:         r.Name,
-				Server:       r.Server,
-				ServerType:   r.ServerType,
-				Type:         r.Type,
-				Description:  r.Description,
-				Manager:      r.Manager,
-				Count:        r.Count,
-				Allowed:      r.Allowed,
-				Absolute:     r.Absolute,
-				LastConsumed: r.LastConsumed,
+				Name:         resource.Name,
+				Server:       resource.Server,
+				ServerType:   resource.ServerType,
+				Type:         resource.Type,
+				Description:  resource.Description,
+				Manager:      resource.Manager,
+				Count:        resource.Count,
+				Allowed:      resource.Allowed,
+				Absolute:     resource.Absolute,
+				LastConsumed: resource.LastConsumed,
 			},
 		)
 	}
 	for i := range policy.Clusters {
-		out.Clusters = append(out.Clusters, KnownCluster(&policy.Clusters[i]))
+		reply.Clusters = append(reply.Clusters, KnownCluster(&policy.Clusters[i]))
 	}
-	return out
+	return reply
 }
 
 // KnownCluster writes another cluster.
-func KnownCluster(c *spec.KnownCluster) *apiv1.KnownCluster {
-	return &apiv1.KnownCluster{Name: c.Name, Socket: c.Socket, Host: c.Host, Port: c.Port}
+func KnownCluster(cluster *spec.KnownCluster) *apiv1.KnownCluster {
+	return &apiv1.KnownCluster{
+		Name: cluster.Name, Socket: cluster.Socket, Host: cluster.Host, Port: cluster.Port,
+	}
 }
 
 // QOS writes a QOS.

@@ -9,7 +9,7 @@ import (
 // Reservation writes a reservation as scontrol shows it. One with TIME_FLOAT
 // is shown where it is now.
 func Reservation(
-	st *state.State,
+	cluster *state.State,
 	reservation *spec.Reservation,
 	now spec.Instant,
 ) *apiv1.ReservationInfo {
@@ -38,7 +38,7 @@ func Reservation(
 		out.Active = false
 	}
 	for _, name := range reservation.Nodes {
-		node := st.Node(name)
+		node := cluster.Node(name)
 		switch {
 		case reservation.Cores != nil:
 			out.Cores += reservation.CoresOf(name)
@@ -46,9 +46,9 @@ func Reservation(
 			out.Cores += node.Spec.CPUs / max(node.Spec.ThreadsPerCore, 1)
 		}
 	}
-	st.Active.Range(func(uid uint64, _ struct{}) bool {
-		if j := st.Job(spec.JobUID(uid)); j.Alloc != nil &&
-			j.Alloc.Reservation == reservation.Name {
+	cluster.Active.Range(func(uid uint64, _ struct{}) bool {
+		if job := cluster.Job(spec.JobUID(uid)); job.Alloc != nil &&
+			job.Alloc.Reservation == reservation.Name {
 			out.Jobs++
 		}
 		return true

@@ -25,22 +25,24 @@ func StepSpec(s *spec.StepSpec) *apiv1.StepSpec {
 		)
 	}
 	out.Container = writeContainer(s.Container)
-	if f := s.Cast; f != nil {
+	if cast := s.Cast; cast != nil {
 		out.Cast = &apiv1.Cast{
-			Path:     f.Path,
-			Size:     f.Size,
-			Mode:     f.Mode,
-			Modified: int64(f.Modified),
-			Force:    f.Force,
+			Path:     cast.Path,
+			Size:     cast.Size,
+			Mode:     cast.Mode,
+			Modified: int64(cast.Modified),
+			Force:    cast.Force,
 		}
 	}
 	if world := s.World; world != nil {
 		out.World = &apiv1.StepWorld{Job: uint32(world.Job), Place: world.Place}
 		for i := range world.Parts {
-			p := &world.Parts[i]
+			part := &world.Parts[i]
 			out.World.Parts = append(
 				out.World.Parts,
-				&apiv1.WorldPart{Nodes: p.Nodes, Tasks: p.Tasks, Distribution: p.Distribution},
+				&apiv1.WorldPart{
+					Nodes: part.Nodes, Tasks: part.Tasks, Distribution: part.Distribution,
+				},
 			)
 		}
 	}
@@ -48,51 +50,66 @@ func StepSpec(s *spec.StepSpec) *apiv1.StepSpec {
 }
 
 // ToStepSpec reads it; the hash of the environment is not in the message.
-func ToStepSpec(m *apiv1.StepSpec) (*spec.StepSpec, error) {
-	out := &spec.StepSpec{
-		Name: m.GetName(), Argv: m.GetArgv(), WorkDir: m.GetWorkDir(), Umask: m.GetUmask(), Rlimits: ToCounts(m.GetRlimits()), MinNodes: m.GetMinNodes(),
-		MaxNodes: m.GetMaxNodes(), Tasks: m.GetTasks(), TasksPerNode: m.GetTasksPerNode(), CPUsPerTask: m.GetCpusPerTask(), Overlap: m.GetOverlap(),
-		Exact: m.GetExact(), MemPerNode: m.GetMemPerNode(), MemPerCPU: m.GetMemPerCpu(), PerNode: ToCounts(m.GetPerNode()), PerStep: ToCounts(m.GetPerStep()),
+func ToStepSpec(message *apiv1.StepSpec) (*spec.StepSpec, error) {
+	step := &spec.StepSpec{
+		Name: message.GetName(), Argv: message.GetArgv(), WorkDir: message.GetWorkDir(),
+		Umask: message.GetUmask(), Rlimits: ToCounts(message.GetRlimits()),
+		MinNodes: message.GetMinNodes(),
+		MaxNodes: message.GetMaxNodes(), Tasks: message.GetTasks(),
+		TasksPerNode: message.GetTasksPerNode(), CPUsPerTask: message.GetCpusPerTask(),
+		Overlap: message.GetOverlap(),
+		Exact:   message.GetExact(), MemPerNode: message.GetMemPerNode(),
+		MemPerCPU: message.GetMemPerCpu(), PerNode: ToCounts(message.GetPerNode()),
+		PerStep: ToCounts(message.GetPerStep()),
 		PerTask: ToCounts(
-			m.GetPerTask(),
-		), NoGRES: m.GetNoGres(), Nodes: m.GetNodes(), Exclude: m.GetExclude(), Relative: m.GetRelative(),
-		TaskNodes: m.GetTaskNodes(), Distribution: m.GetDistribution(), Overcommit: m.GetOvercommit(), Limit: spec.Span(m.GetTimeLimit()), External: m.GetExternal(),
-		Stdin: m.GetStdin(), Stdout: m.GetStdout(), Stderr: m.GetStderr(), Append: m.GetAppend(), InputTask: m.GetInputTask(), Pty: m.GetPty(),
-		Rows: m.GetRows(), Columns: m.GetColumns(), Unbuffered: m.GetUnbuffered(), TaskProlog: m.GetTaskProlog(), TaskEpilog: m.GetTaskEpilog(),
-		CPUBind: m.GetCpuBind(), GPUBind: m.GetGpuBind(), MPI: m.GetMpi(), KillOnFail: m.GetKillOnBadExit(), KeepOnFail: m.GetKeepOnBadExit(), Wait: m.GetWait(),
-		KeepSizes: m.GetPreserveEnv(), LimitsAsked: m.GetLimitsAsked(),
+			message.GetPerTask(),
+		), NoGRES: message.GetNoGres(), Nodes: message.GetNodes(), Exclude: message.GetExclude(),
+		Relative:  message.GetRelative(),
+		TaskNodes: message.GetTaskNodes(), Distribution: message.GetDistribution(),
+		Overcommit: message.GetOvercommit(), Limit: spec.Span(message.GetTimeLimit()),
+		External: message.GetExternal(),
+		Stdin:    message.GetStdin(), Stdout: message.GetStdout(), Stderr: message.GetStderr(),
+		Append: message.GetAppend(), InputTask: message.GetInputTask(), Pty: message.GetPty(),
+		Rows: message.GetRows(), Columns: message.GetColumns(), Unbuffered: message.GetUnbuffered(),
+		TaskProlog: message.GetTaskProlog(), TaskEpilog: message.GetTaskEpilog(),
+		CPUBind: message.GetCpuBind(), GPUBind: message.GetGpuBind(), MPI: message.GetMpi(),
+		KillOnFail: message.GetKillOnBadExit(), KeepOnFail: message.GetKeepOnBadExit(),
+		Wait:      message.GetWait(),
+		KeepSizes: message.GetPreserveEnv(), LimitsAsked: message.GetLimitsAsked(),
 	}
-	for _, program := range m.GetPrograms() {
+	for _, program := range message.GetPrograms() {
 		ranks, err := ToTasks(program.GetRanks())
 		if err != nil {
 			return nil, err
 		}
-		out.Programs = append(out.Programs, spec.TaskProgram{Ranks: ranks, Argv: program.GetArgv()})
+		step.Programs = append(
+			step.Programs, spec.TaskProgram{Ranks: ranks, Argv: program.GetArgv()},
+		)
 	}
-	out.Container = toContainer(m.GetContainer())
-	if f := m.GetCast(); f != nil {
-		out.Cast = &spec.Cast{
-			Path:     f.GetPath(),
-			Size:     f.GetSize(),
-			Mode:     f.GetMode(),
-			Modified: spec.Instant(f.GetModified()),
-			Force:    f.GetForce(),
+	step.Container = toContainer(message.GetContainer())
+	if cast := message.GetCast(); cast != nil {
+		step.Cast = &spec.Cast{
+			Path:     cast.GetPath(),
+			Size:     cast.GetSize(),
+			Mode:     cast.GetMode(),
+			Modified: spec.Instant(cast.GetModified()),
+			Force:    cast.GetForce(),
 		}
 	}
-	if world := m.GetWorld(); world != nil {
-		out.World = &spec.StepWorld{Job: spec.JobID(world.GetJob()), Place: world.GetPlace()}
-		for _, p := range world.GetParts() {
-			out.World.Parts = append(
-				out.World.Parts,
+	if world := message.GetWorld(); world != nil {
+		step.World = &spec.StepWorld{Job: spec.JobID(world.GetJob()), Place: world.GetPlace()}
+		for _, part := range world.GetParts() {
+			step.World.Parts = append(
+				step.World.Parts,
 				spec.WorldPart{
-					Nodes:        p.GetNodes(),
-					Tasks:        p.GetTasks(),
-					Distribution: p.GetDistribution(),
+					Nodes:        part.GetNodes(),
+					Tasks:        part.GetTasks(),
+					Distribution: part.GetDistribution(),
 				},
 			)
 		}
 	}
-	return out, nil
+	return step, nil
 }
 
 func stepInfo(step *state.Step) *apiv1.StepInfo {

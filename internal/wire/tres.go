@@ -26,11 +26,11 @@ func ToSpan(n int64) spec.Span {
 
 // Counts writes a list of GRES or licences.
 func Counts(list []spec.Count) []*apiv1.Count {
-	out := make([]*apiv1.Count, len(list))
-	for i, c := range list {
-		out[i] = &apiv1.Count{Name: c.Name, Type: c.Type, N: c.N}
+	counts := make([]*apiv1.Count, len(list))
+	for i, count := range list {
+		counts[i] = &apiv1.Count{Name: count.Name, Type: count.Type, N: count.N}
 	}
-	return out
+	return counts
 }
 
 // ToCounts reads a list of GRES or licences.
@@ -38,11 +38,11 @@ func ToCounts(list []*apiv1.Count) []spec.Count {
 	if len(list) == 0 {
 		return nil
 	}
-	out := make([]spec.Count, len(list))
-	for i, c := range list {
-		out[i] = spec.Count{Name: c.GetName(), Type: c.GetType(), N: c.GetN()}
+	counts := make([]spec.Count, len(list))
+	for i, count := range list {
+		counts[i] = spec.Count{Name: count.GetName(), Type: count.GetType(), N: count.GetN()}
 	}
-	return out
+	return counts
 }
 
 // TRES writes a vector.
@@ -54,8 +54,8 @@ func TRES(tres spec.TRES) *apiv1.Tres {
 		Billing: tres.Billing,
 		Energy:  tres.Energy,
 	}
-	for _, c := range tres.Other {
-		out.Other = append(out.Other, &apiv1.NamedCount{Name: c.Name, N: c.N})
+	for _, count := range tres.Other {
+		out.Other = append(out.Other, &apiv1.NamedCount{Name: count.Name, N: count.N})
 	}
 	return out
 }
@@ -77,56 +77,56 @@ func ToTRES(tres *apiv1.Tres) spec.TRES {
 
 // Limits writes limits.
 func Limits(limits spec.Limits) []*apiv1.NamedCount {
-	out := make([]*apiv1.NamedCount, len(limits))
-	for i, c := range limits {
-		out[i] = &apiv1.NamedCount{Name: c.Name, N: c.N}
+	counts := make([]*apiv1.NamedCount, len(limits))
+	for i, count := range limits {
+		counts[i] = &apiv1.NamedCount{Name: count.Name, N: count.N}
 	}
-	return out
+	return counts
 }
 
 // ToLimits reads limits.
-func ToLimits(l []*apiv1.NamedCount) spec.Limits {
-	var out spec.Limits
-	for _, c := range l {
-		out = append(out, spec.TRESCount{Name: c.GetName(), N: c.GetN()})
+func ToLimits(counts []*apiv1.NamedCount) spec.Limits {
+	var limits spec.Limits
+	for _, c := range counts {
+		limits = append(limits, spec.TRESCount{Name: c.GetName(), N: c.GetN()})
 	}
-	return out
+	return limits
 }
 
-func optionalInt(v *int64) *apiv1.OptionalInt {
-	if v == nil {
+func optionalInt(value *int64) *apiv1.OptionalInt {
+	if value == nil {
 		return nil
 	}
-	return &apiv1.OptionalInt{Value: *v}
+	return &apiv1.OptionalInt{Value: *value}
 }
 
 // Reason writes a reason.
-func Reason(r spec.Reason) *apiv1.Reason {
+func Reason(reason spec.Reason) *apiv1.Reason {
 	return &apiv1.Reason{
-		Code:    string(r.Code),
-		Tres:    r.TRES,
-		Limit:   r.Limit,
-		Used:    r.Used,
-		Asked:   r.Asked,
-		Subject: r.Subject,
-		Until:   int64(r.Until),
-		Blocker: uint64(r.Blocker),
-		Detail:  r.Detail,
+		Code:    string(reason.Code),
+		Tres:    reason.TRES,
+		Limit:   reason.Limit,
+		Used:    reason.Used,
+		Asked:   reason.Asked,
+		Subject: reason.Subject,
+		Until:   int64(reason.Until),
+		Blocker: uint64(reason.Blocker),
+		Detail:  reason.Detail,
 	}
 }
 
 // ToReason reads a reason.
-func ToReason(r *apiv1.Reason) spec.Reason {
+func ToReason(reason *apiv1.Reason) spec.Reason {
 	return spec.Reason{
-		Code:    spec.ReasonCode(r.GetCode()),
-		TRES:    r.GetTres(),
-		Limit:   r.GetLimit(),
-		Used:    r.GetUsed(),
-		Asked:   r.GetAsked(),
-		Subject: r.GetSubject(),
-		Until:   spec.Instant(r.GetUntil()),
-		Blocker: spec.JobUID(r.GetBlocker()),
-		Detail:  r.GetDetail(),
+		Code:    spec.ReasonCode(reason.GetCode()),
+		TRES:    reason.GetTres(),
+		Limit:   reason.GetLimit(),
+		Used:    reason.GetUsed(),
+		Asked:   reason.GetAsked(),
+		Subject: reason.GetSubject(),
+		Until:   spec.Instant(reason.GetUntil()),
+		Blocker: spec.JobUID(reason.GetBlocker()),
+		Detail:  reason.GetDetail(),
 	}
 }
 

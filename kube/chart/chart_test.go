@@ -3,6 +3,7 @@ package chart
 import (
 	"bytes"
 	"io"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -10,7 +11,9 @@ import (
 	"helm.sh/helm/v3/pkg/lint"
 	"helm.sh/helm/v3/pkg/lint/support"
 	appsv1 "k8s.io/api/apps/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
@@ -99,6 +102,60 @@ func TestDRA(t *testing.T) {
 	v["dra"] = map[string]any{"enabled": true, "deviceClasses": []any{map[string]any{"name": "Any"}}}
 	if _, err := Render(folder, "muster-kube", "muster-system", version, v); err == nil || !strings.Contains(err.Error(), "pattern") {
 		t.Errorf("a class that Kubernetes refuses: %v", err)
+	}
+}
+
+// TestPodMonitor: both programs are scraped where the site asks for it, through the same port that
+// their policies then open to those who scrape.
+func TestPodMonitor(t *testing.T) {
+	for path, v := range map[string]map[string]any{folder: values(), operatorFolder: {}} {
+		name := filepath.Base(path)
+		r, err := Render(path, name, "muster-system", version, v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := string(r.All()); strings.Contains(text, "PodMonitor") || strings.Contains(text, "ingress:") {
+			t.Errorf("%s has a PodMonitor that nobody asked for:\n%s", name, text)
+		}
+		v["podMonitor"] = map[string]any{"enabled": true, "labels": map[string]any{"release": "prometheus"}}
+		v["networkPolicy"] = map[string]any{"metricsFrom": []any{map[string]any{"namespaceSelector": map[string]any{}}}}
+		r, err = Render(path, name, "muster-system", version, v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var d appsv1.Deployment
+		if err := yaml.UnmarshalStrict(r.All("deployment.yaml"), &d); err != nil {
+			t.Fatal(err)
+		}
+		port := d.Spec.Template.Spec.Containers[0].Ports[0]
+		var monitor struct {
+			metav1.ObjectMeta `json:"metadata"`
+			Spec              struct {
+				Selector            metav1.LabelSelector
+				PodMetricsEndpoints []struct {
+					Port, Interval string
+					HonorLabels    bool
+				}
+			}
+		}
+		if err := yaml.Unmarshal(r.All("podmonitor.yaml"), &monitor); err != nil {
+			t.Fatal(err)
+		}
+		at := monitor.Spec.PodMetricsEndpoints[0]
+		if at.Port != port.Name || at.Interval != "15s" || !at.HonorLabels || monitor.Labels["release"] != "prometheus" {
+			t.Errorf("%s: %+v", name, monitor)
+		}
+		selector, err := metav1.LabelSelectorAsSelector(&monitor.Spec.Selector)
+		if err != nil || !selector.Matches(labels.Set(d.Spec.Template.Labels)) {
+			t.Errorf("%s: the PodMonitor does not find the pods: %v %v", name, monitor.Spec.Selector, err)
+		}
+		var policy networkingv1.NetworkPolicy
+		if err := yaml.UnmarshalStrict(r.All("network.yaml"), &policy); err != nil {
+			t.Fatal(err)
+		}
+		if len(policy.Spec.Ingress) != 1 || policy.Spec.Ingress[0].Ports[0].Port.IntVal != port.ContainerPort {
+			t.Errorf("%s: %+v", name, policy.Spec)
+		}
 	}
 }
 

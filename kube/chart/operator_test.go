@@ -143,7 +143,7 @@ func TestClusterChart(t *testing.T) {
 // TestClusterValues: values that cannot work are refused before anything is installed.
 func TestClusterValues(t *testing.T) {
 	for want, change := range map[string]map[string]any{
-		"replicas":       {"controllers": map[string]any{"replicas": 2}},
+		"replicas":       {"controllers": map[string]any{"replicas": 5}},
 		"hostKeysSecret": {"login": map[string]any{"replicas": 1}},
 		"nodeSet":        {"nodeSet": []any{}},
 		"image":          {"image": ""},
@@ -160,11 +160,15 @@ func TestClusterRules(t *testing.T) {
 	check := newValidator(t, operatorFolder+"/crds/musterclusters.yaml")
 	good := "apiVersion: musterhpc.github.io/v1alpha1\nkind: MusterCluster\nmetadata: {name: hpc, namespace: hpc}\nspec:\n" +
 		"  image: muster\n  controllers: {replicas: 3}\n  config: {configMap: conf}\n  nodeSets: [{name: a, nodes: 'a[0-3]'}]\n"
-	if wrong := check(good); wrong != "" {
-		t.Errorf("a good MusterCluster: %s", wrong)
+	for _, text := range []string{good, strings.Replace(good, "replicas: 3", "replicas: 2, witness: {storage: {size: 4Gi}}", 1)} {
+		if wrong := check(text); wrong != "" {
+			t.Errorf("a good MusterCluster: %s\n%s", wrong, text)
+		}
 	}
 	for _, c := range []struct{ old, bad, want string }{
-		{"replicas: 3", "replicas: 2", "spec.controllers.replicas"},
+		{"replicas: 3", "replicas: 5", "spec.controllers.replicas"},
+		{"replicas: 3", "replicas: 2", "two controllers need a witness"},
+		{"replicas: 3", "replicas: 3, witness: {}", "one or three have none"},
 		{"replicas: 3}", "replicas: 3}\n  web: true", "web needs one controller"},
 		{"replicas: 3}", "replicas: 3, storage: {size: big}}", "quantity"},
 		{"configMap: conf", "files: {gres.conf: ''}", "files has to have slurm.conf"},

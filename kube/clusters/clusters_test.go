@@ -11,7 +11,9 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
@@ -172,6 +174,55 @@ func TestMake(t *testing.T) {
 	again, err := Make(c, cfg)
 	if same, _ := json.Marshal(again); err != nil || string(was) != string(same) {
 		t.Error("the same cluster is made in another way")
+	}
+}
+
+// TestMakeWitness: two controllers have a witness, which votes with them, has the site's own
+// section about controllers beside it, and answers no commands.
+func TestMakeWitness(t *testing.T) {
+	c := cluster(func(s *Spec) {
+		s.Controllers.Replicas = 2
+		s.Controllers.Witness = &Witness{Pod: &corev1.PodTemplateSpec{Spec: corev1.PodSpec{PriorityClassName: "high"}}}
+		s.Config.Muster = "log:\n  level: info\ncontroller:\n  election_timeout: 2s\n"
+	})
+	cfg, err := Configure(c, map[string]string{"slurm.conf": slurmConf})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const witness = "controller:\n  witness: hpc-witness-0(hpc-witness-0.hpc-witness.lab.svc)\n"
+	if text := cfg.Files["muster.yaml"]; !strings.HasSuffix(text, "log:\n  level: info\n"+witness+"  election_timeout: 2s\n") {
+		t.Error(text)
+	}
+	if conf := cfg.Files["slurm.conf"]; strings.Count(conf, "SlurmctldHost=") != 2 || strings.Contains(conf, "witness") {
+		t.Error(conf)
+	}
+	c.Spec.Config.Muster = ""
+	if text := musterYAML(c); !strings.HasSuffix(text, "slurm_conf: /etc/muster/slurm.conf\n"+witness) {
+		t.Error(text)
+	}
+	list, err := Make(c, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var set appsv1.StatefulSet
+	find(t, list, "StatefulSet", "hpc-witness", &set)
+	pod := set.Spec.Template.Spec
+	if *set.Spec.Replicas != 1 || set.Spec.ServiceName != "hpc-witness" || pod.PriorityClassName != "high" || len(pod.Containers) != 1 ||
+		strings.Join(pod.Containers[0].Args, " ") != "--config /etc/muster/muster.yaml --role witness" ||
+		!slices.Contains(pod.InitContainers[0].Args, "$(POD_NAME).hpc-witness.lab.svc") ||
+		set.Spec.VolumeClaimTemplates[0].Spec.Resources.Requests.Storage().String() != "4Gi" {
+		t.Errorf("%+v", set.Spec)
+	}
+	var budget policyv1.PodDisruptionBudget
+	find(t, list, "PodDisruptionBudget", "hpc-controller", &budget)
+	voters, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
+	if err != nil || !voters.Matches(labels.Set(set.Spec.Template.Labels)) || budget.Spec.MaxUnavailable.IntValue() != 1 {
+		t.Errorf("%v, %v: the witness is no part of what may be away", budget.Spec, err)
+	}
+	var service corev1.Service
+	find(t, list, "Service", "hpc-slurmrestd", &service)
+	if labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(set.Spec.Template.Labels)) {
+		t.Error("commands are sent to the witness")
 	}
 }
 

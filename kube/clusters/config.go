@@ -122,8 +122,30 @@ func musterYAML(c *MusterCluster) string {
 	if secret := c.Spec.Accounting.DSNSecret; secret != nil {
 		fmt.Fprintf(&b, "clickhouse:\n  dsn_file: %s/%s\n", dsnDir, secret.Key)
 	}
-	b.WriteString(c.Spec.Config.Muster)
+	b.WriteString(withWitness(c, c.Spec.Config.Muster))
 	return b.String()
+}
+
+// withWitness adds the witness to the site's section about controllers, or writes that section.
+func withWitness(c *MusterCluster, site string) string {
+	if c.Spec.Controllers.Witness == nil {
+		return site
+	}
+	w := witnessOf(c)
+	section := fmt.Sprintf("controller:\n  witness: %s(%s)\n", w.name, w.address)
+	var b strings.Builder
+	found := false
+	for line := range strings.Lines(site) {
+		if strings.TrimRight(line, " \t\r\n") == "controller:" && !found {
+			found = true
+			line = section
+		}
+		b.WriteString(line)
+	}
+	if found {
+		return b.String()
+	}
+	return section + site
 }
 
 // read reads configuration as the controllers will.
@@ -197,6 +219,13 @@ func controllersOf(c *MusterCluster) []member {
 		out[i] = member{name, fmt.Sprintf("%s.%s.%s.svc", name, c.peers(), c.Namespace)}
 	}
 	return out
+}
+
+// witnessOf is the witness. It has a Service of its own: the controllers' one is asked for
+// those that answer commands.
+func witnessOf(c *MusterCluster) member {
+	name := c.witnessSet() + "-0"
+	return member{name, fmt.Sprintf("%s.%s.%s.svc", name, c.witnessSet(), c.Namespace)}
 }
 
 // addresses of the controllers as agents take them.

@@ -1,6 +1,7 @@
 package clusters
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -53,15 +54,21 @@ func Make(c *MusterCluster, cfg *Configuration) ([]Object, error) {
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: c.controllerSet(), Namespace: c.Namespace}},
 	})
 	m.services()
-	m.add(networkPolicies, "NetworkPolicy", networkingv1.SchemeGroupVersion.String(), m.controllersPolicy())
+	m.add(networkPolicies, "NetworkPolicy", networkingv1.SchemeGroupVersion.String(),
+		m.policy(c.controllerSet(), "controller", grpcPort, restPort, metricsPort, webPort))
 	if c.Spec.replicas() > 1 {
+		// A witness has a vote as they have: of all of them one may be away.
 		one := intstr.FromInt32(1)
 		m.add(budgets, "PodDisruptionBudget", policyv1.SchemeGroupVersion.String(), &policyv1.PodDisruptionBudget{
 			ObjectMeta: m.meta(c.controllerSet(), "controller"),
-			Spec:       policyv1.PodDisruptionBudgetSpec{MaxUnavailable: &one, Selector: m.selector("controller")},
+			Spec:       policyv1.PodDisruptionBudgetSpec{MaxUnavailable: &one, Selector: m.voters()},
 		})
 	}
 	m.add(statefulSets, "StatefulSet", appsv1.SchemeGroupVersion.String(), m.controllers())
+	if c.Spec.Controllers.Witness != nil {
+		m.add(networkPolicies, "NetworkPolicy", networkingv1.SchemeGroupVersion.String(), m.policy(c.witnessSet(), "witness", grpcPort, metricsPort))
+		m.add(statefulSets, "StatefulSet", appsv1.SchemeGroupVersion.String(), m.witness())
+	}
 	if c.Spec.Login != nil {
 		m.add(statefulSets, "StatefulSet", appsv1.SchemeGroupVersion.String(), m.logins())
 	}
@@ -95,6 +102,15 @@ func (m *maker) labels(part string) map[string]string {
 
 func (m *maker) selector(part string) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{ClusterLabel: m.cluster.Name, "app.kubernetes.io/component": part}}
+}
+
+// voters selects controllers and witness.
+func (m *maker) voters() *metav1.LabelSelector {
+	return &metav1.LabelSelector{
+		MatchLabels: map[string]string{ClusterLabel: m.cluster.Name},
+		MatchExpressions: []metav1.LabelSelectorRequirement{{
+			Key: "app.kubernetes.io/component", Operator: metav1.LabelSelectorOpIn, Values: []string{"controller", "witness"}}},
+	}
 }
 
 func (m *maker) meta(name, part string) metav1.ObjectMeta {
@@ -131,6 +147,10 @@ func (m *maker) services() {
 	// Controllers find each other before they are ready.
 	add(c.peers(), "controller", corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, PublishNotReadyAddresses: true,
 		Ports: []corev1.ServicePort{port("grpc", grpcPort, grpcPort), port("metrics", metricsPort, metricsPort)}})
+	if c.Spec.Controllers.Witness != nil {
+		add(c.witnessSet(), "witness", corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, PublishNotReadyAddresses: true,
+			Ports: []corev1.ServicePort{port("grpc", grpcPort, grpcPort), port("metrics", metricsPort, metricsPort)}})
+	}
 	add(c.rest(), "controller", corev1.ServiceSpec{Ports: []corev1.ServicePort{port("rest", restPort, restPort), port("slurmrestd", ackRESTPort, restPort)}})
 	if c.Spec.Web {
 		add(c.web(), "controller", corev1.ServiceSpec{Ports: []corev1.ServicePort{port("https", 443, webPort)}})
@@ -140,25 +160,22 @@ func (m *maker) services() {
 	}
 }
 
-// controllersPolicy lets agents, login hosts and each other reach the controllers; REST, the
+// policy lets agents, login hosts and controllers reach the ports of a part; REST, the
 // console and metrics are open within the cluster, since each caller has to prove who he is
 // or the site says so by its own policies.
-func (m *maker) controllersPolicy() *networkingv1.NetworkPolicy {
+func (m *maker) policy(name, part string, ports ...int32) *networkingv1.NetworkPolicy {
 	tcp := corev1.ProtocolTCP
-	ports := func(list ...int32) []networkingv1.NetworkPolicyPort {
-		var out []networkingv1.NetworkPolicyPort
-		for _, p := range list {
-			at := intstr.FromInt32(p)
-			out = append(out, networkingv1.NetworkPolicyPort{Protocol: &tcp, Port: &at})
-		}
-		return out
+	var open []networkingv1.NetworkPolicyPort
+	for _, p := range ports {
+		at := intstr.FromInt32(p)
+		open = append(open, networkingv1.NetworkPolicyPort{Protocol: &tcp, Port: &at})
 	}
 	return &networkingv1.NetworkPolicy{
-		ObjectMeta: m.meta(m.cluster.controllerSet(), "controller"),
+		ObjectMeta: m.meta(name, part),
 		Spec: networkingv1.NetworkPolicySpec{
-			PodSelector: *m.selector("controller"),
+			PodSelector: *m.selector(part),
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
-			Ingress:     []networkingv1.NetworkPolicyIngressRule{{Ports: ports(grpcPort, restPort, metricsPort, webPort)}},
+			Ingress:     []networkingv1.NetworkPolicyIngressRule{{Ports: open}},
 		},
 	}
 }
@@ -211,11 +228,9 @@ func patchOf(over *corev1.PodTemplateSpec) ([]byte, error) {
 	return json.Marshal(content)
 }
 
-func (m *maker) claim(s Storage) (corev1.PersistentVolumeClaim, error) {
-	size := s.Size
-	if size == "" {
-		size = "20Gi"
-	}
+// claim is for a volume of a size, unless the site says another one.
+func (m *maker) claim(s Storage, usual string) (corev1.PersistentVolumeClaim, error) {
+	size := cmp.Or(s.Size, usual)
 	q, err := resource.ParseQuantity(size)
 	if err != nil {
 		return corev1.PersistentVolumeClaim{}, fmt.Errorf("%w: storage.size %q: %w", ErrSpec, size, err)
@@ -232,7 +247,11 @@ func (m *maker) claim(s Storage) (corev1.PersistentVolumeClaim, error) {
 
 // stateful is a StatefulSet whose pods keep their state and are all started at once.
 func (m *maker) stateful(name, part string, replicas int32, storage Storage, template corev1.PodTemplateSpec) *appsv1.StatefulSet {
-	claim, err := m.claim(storage)
+	usual, service := "20Gi", m.cluster.peers()
+	if part == "witness" {
+		usual, service = "4Gi", m.cluster.witnessSet() // its log is 2 GiB at most
+	}
+	claim, err := m.claim(storage, usual)
 	if err != nil {
 		m.err = err
 	}
@@ -240,7 +259,7 @@ func (m *maker) stateful(name, part string, replicas int32, storage Storage, tem
 		ObjectMeta: m.meta(name, part),
 		Spec: appsv1.StatefulSetSpec{
 			Replicas:             &replicas,
-			ServiceName:          m.cluster.peers(),
+			ServiceName:          service,
 			PodManagementPolicy:  appsv1.ParallelPodManagement,
 			Selector:             m.selector(part),
 			Template:             template,
@@ -249,49 +268,105 @@ func (m *maker) stateful(name, part string, replicas int32, storage Storage, tem
 	}
 }
 
+// certificateContainer makes a controller's certificate, before musterd starts.
+func (m *maker) certificateContainer(service string, alias ...string) corev1.Container {
+	c := m.cluster
+	args := []string{"--authority", authorityDir, "--tls", stateDir + "/tls", "--name", "$(POD_NAME)",
+		"--host", fmt.Sprintf("$(POD_NAME).%s.%s.svc", service, c.Namespace)}
+	for _, name := range alias {
+		for _, host := range []string{name, name + "." + c.Namespace, name + "." + c.Namespace + ".svc"} {
+			args = append(args, "--host", host)
+		}
+	}
+	return corev1.Container{
+		Name: "certificate", Image: c.Spec.Image, ImagePullPolicy: c.Spec.ImagePullPolicy,
+		Command: []string{"muster-operator", "certificate"},
+		Args:    args,
+		Env:     []corev1.EnvVar{fieldEnv("POD_NAME", "metadata.name")},
+		VolumeMounts: []corev1.VolumeMount{{Name: "state", MountPath: stateDir},
+			{Name: "authority", MountPath: authorityDir, ReadOnly: true}},
+	}
+}
+
+// musterd is the container of a controller or a witness.
+func (m *maker) musterd(args ...string) corev1.Container {
+	c := m.cluster
+	return corev1.Container{
+		Name: "musterd", Image: c.Spec.Image, ImagePullPolicy: c.Spec.ImagePullPolicy,
+		Command: []string{"musterd"},
+		Args:    append([]string{"--config", configDir + "/muster.yaml"}, args...),
+		ReadinessProbe: &corev1.Probe{PeriodSeconds: 5, ProbeHandler: corev1.ProbeHandler{
+			HTTPGet: &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromString("metrics")}}},
+		Ports: []corev1.ContainerPort{{Name: "grpc", ContainerPort: grpcPort}, {Name: "metrics", ContainerPort: metricsPort}},
+		VolumeMounts: []corev1.VolumeMount{{Name: "config", MountPath: configDir, ReadOnly: true},
+			{Name: "state", MountPath: stateDir}, {Name: "run", MountPath: runDir}},
+	}
+}
+
+// controllerVolumes are those of controllers and witness, beside their state.
+func (m *maker) controllerVolumes() []corev1.Volume {
+	c := m.cluster
+	closed := int32(0o400)
+	return []corev1.Volume{
+		{Name: "config", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+			LocalObjectReference: corev1.LocalObjectReference{Name: c.configMap()}}}},
+		{Name: "run", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+		{Name: "authority", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: c.authority(), DefaultMode: &closed}}},
+	}
+}
+
+// apart has the pods of a group run on different machines where that is possible.
+func (m *maker) apart() *corev1.Affinity {
+	return &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+		PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{Weight: 100, PodAffinityTerm: corev1.PodAffinityTerm{
+			LabelSelector: m.voters(), TopologyKey: corev1.LabelHostname}}}}}
+}
+
+// controllerMeta is that of the pods of controllers or a witness: another configuration makes
+// other pods.
+func (m *maker) controllerMeta(part string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Labels: m.labels(part), Annotations: map[string]string{
+		ConfigAnnotation: m.config.Hash(),
+		"kubectl.kubernetes.io/default-container": "musterd",
+	}}
+}
+
+// witness is the third vote of two controllers.
+func (m *maker) witness() *appsv1.StatefulSet {
+	c := m.cluster
+	template := corev1.PodTemplateSpec{
+		ObjectMeta: m.controllerMeta("witness"),
+		Spec: corev1.PodSpec{
+			AutomountServiceAccountToken: new(bool), // it has no business with Kubernetes
+			ImagePullSecrets:             c.Spec.ImagePullSecrets,
+			InitContainers:               []corev1.Container{m.certificateContainer(c.witnessSet())},
+			Containers:                   []corev1.Container{m.musterd("--role", "witness")},
+			Volumes:                      m.controllerVolumes(),
+			Affinity:                     m.apart(),
+		},
+	}
+	return m.stateful(c.witnessSet(), "witness", 1, c.Spec.Controllers.Witness.Storage, m.overlay(template, c.Spec.Controllers.Witness.Pod))
+}
+
 func (m *maker) controllers() *appsv1.StatefulSet {
 	c := m.cluster
-	configured := corev1.VolumeMount{Name: "config", MountPath: configDir, ReadOnly: true}
-	state := corev1.VolumeMount{Name: "state", MountPath: stateDir}
-	run := corev1.VolumeMount{Name: "run", MountPath: runDir}
 	closed := int32(0o400)
+	main := m.musterd()
+	main.Ports = append(main.Ports, corev1.ContainerPort{Name: "rest", ContainerPort: restPort}, corev1.ContainerPort{Name: "web", ContainerPort: webPort})
 	template := corev1.PodTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{Labels: m.labels("controller"), Annotations: map[string]string{
-			ConfigAnnotation: m.config.Hash(),
-			"kubectl.kubernetes.io/default-container": "musterd",
-		}},
+		ObjectMeta: m.controllerMeta("controller"),
 		Spec: corev1.PodSpec{
 			ServiceAccountName: c.controllerSet(),
 			ImagePullSecrets:   c.Spec.ImagePullSecrets,
-			InitContainers: []corev1.Container{{
-				Name: "certificate", Image: c.Spec.Image, ImagePullPolicy: c.Spec.ImagePullPolicy,
-				Command:      []string{"muster-operator", "certificate"},
-				Args:         m.certificateArgs(),
-				Env:          []corev1.EnvVar{fieldEnv("POD_NAME", "metadata.name")},
-				VolumeMounts: []corev1.VolumeMount{state, {Name: "authority", MountPath: authorityDir, ReadOnly: true}},
-			}},
-			Containers: []corev1.Container{{
-				Name: "musterd", Image: c.Spec.Image, ImagePullPolicy: c.Spec.ImagePullPolicy,
-				Command: []string{"musterd"},
-				Args:    []string{"--config", configDir + "/muster.yaml"},
-				Ports: []corev1.ContainerPort{{Name: "grpc", ContainerPort: grpcPort}, {Name: "rest", ContainerPort: restPort},
-					{Name: "metrics", ContainerPort: metricsPort}, {Name: "web", ContainerPort: webPort}},
-				ReadinessProbe: &corev1.Probe{PeriodSeconds: 5, ProbeHandler: corev1.ProbeHandler{
-					HTTPGet: &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromString("metrics")}}},
-				VolumeMounts: []corev1.VolumeMount{configured, state, run},
-			}, {
+			InitContainers:     []corev1.Container{m.certificateContainer(c.peers(), c.rest(), c.web(), c.peers())},
+			Containers: []corev1.Container{main, {
 				Name: "nodes", Image: c.Spec.Image, ImagePullPolicy: c.Spec.ImagePullPolicy,
 				Command:      []string{"muster-kube-nodes"},
 				Args:         m.keeperArgs(),
 				Env:          []corev1.EnvVar{fieldEnv("POD_NAMESPACE", "metadata.namespace")},
-				VolumeMounts: []corev1.VolumeMount{run},
+				VolumeMounts: []corev1.VolumeMount{{Name: "run", MountPath: runDir}},
 			}},
-			Volumes: []corev1.Volume{
-				{Name: "config", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
-					LocalObjectReference: corev1.LocalObjectReference{Name: c.configMap()}}}},
-				{Name: "run", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
-				{Name: "authority", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: c.authority(), DefaultMode: &closed}}},
-			},
+			Volumes: m.controllerVolumes(),
 		},
 	}
 	if dsn := c.Spec.Accounting.DSNSecret; dsn != nil {
@@ -301,24 +376,9 @@ func (m *maker) controllers() *appsv1.StatefulSet {
 		main.VolumeMounts = append(main.VolumeMounts, corev1.VolumeMount{Name: "dsn", MountPath: dsnDir, ReadOnly: true})
 	}
 	if c.Spec.replicas() > 1 {
-		template.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
-			PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{Weight: 100, PodAffinityTerm: corev1.PodAffinityTerm{
-				LabelSelector: m.selector("controller"), TopologyKey: corev1.LabelHostname}}}}}
+		template.Spec.Affinity = m.apart()
 	}
 	return m.stateful(c.controllerSet(), "controller", int32(c.Spec.replicas()), c.Spec.Controllers.Storage, m.overlay(template, c.Spec.Controllers.Pod))
-}
-
-// certificateArgs name everything by which a controller is reached.
-func (m *maker) certificateArgs() []string {
-	c := m.cluster
-	args := []string{"--authority", authorityDir, "--tls", stateDir + "/tls", "--name", "$(POD_NAME)",
-		"--host", fmt.Sprintf("$(POD_NAME).%s.%s.svc", c.peers(), c.Namespace)}
-	for _, service := range []string{c.rest(), c.web(), c.peers()} {
-		for _, host := range []string{service, service + "." + c.Namespace, service + "." + c.Namespace + ".svc"} {
-			args = append(args, "--host", host)
-		}
-	}
-	return args
 }
 
 // keeperArgs are those of the program that keeps nodes and tokens.

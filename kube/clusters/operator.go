@@ -30,6 +30,7 @@ import (
 
 	"github.com/musterhpc/muster/internal/transport/pki"
 	"github.com/musterhpc/muster/kube/nodesets"
+	"github.com/musterhpc/muster/kube/program"
 )
 
 // Manager is the name under which the operator writes fields.
@@ -50,6 +51,8 @@ type Operator struct {
 	Log      *slog.Logger
 	// Image is that of clusters that are described by a SlurmCluster.
 	Image string
+	// Metrics are what it says of itself; nil: nobody reads them.
+	Metrics *Metrics
 
 	clusters, slurms, sets cache.GenericLister
 	stateful               appslisters.StatefulSetLister
@@ -69,6 +72,9 @@ type applied struct {
 func (o *Operator) Run(ctx context.Context) error {
 	o.moved = make(chan struct{}, 1)
 	o.applied, o.told = map[string]applied{}, map[string]int64{}
+	if o.Metrics == nil {
+		o.Metrics = NewMetrics()
+	}
 	factory := informers.NewSharedInformerFactoryWithOptions(o.Kube, 0,
 		informers.WithTweakListOptions(func(l *metav1.ListOptions) { l.LabelSelector = ClusterLabel }))
 	objects := dynamicinformer.NewDynamicSharedInformerFactory(o.Dynamic, 0)
@@ -123,26 +129,35 @@ func (o *Operator) mark() {
 
 // round goes through all clusters once. What fails is tried again in the next round.
 func (o *Operator) round(ctx context.Context) {
-	each(o, o.slurms, func(s *SlurmCluster) error { return o.translate(ctx, s) })
-	each(o, o.clusters, func(c *MusterCluster) error { return o.keep(ctx, c) })
+	each(o, kindSlurm, o.slurms, func(s *SlurmCluster) error { return o.translate(ctx, s) })
+	each(o, kindMuster, o.clusters, func(c *MusterCluster) error { return o.keep(ctx, c) })
 }
 
 // each reads the objects of a lister and works on them one by one.
-func each[T any](o *Operator, lister cache.GenericLister, work func(*T) error) {
+func each[T any](o *Operator, kind string, lister cache.GenericLister, work func(*T) error) {
 	list, err := lister.List(labels.Everything())
 	if err != nil {
 		o.Log.Error("cannot list", "error", err)
 		return
 	}
-	for _, object := range list {
+	o.Metrics.Gauge("muster_operator_objects", kind).Set(float64(len(list)))
+	queue := o.Metrics.Gauge("muster_operator_queue", kind)
+	defer queue.Set(0)
+	for i, object := range list {
+		queue.Set(float64(len(list) - i))
 		u, ok := object.(*unstructured.Unstructured)
 		if !ok {
 			continue
 		}
+		began := time.Now()
 		into := new(T)
 		err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, into)
 		if err == nil {
 			err = work(into)
+		}
+		program.Since(o.Metrics.Histogram("muster_operator_reconcile_seconds", kind), began)
+		if err != nil {
+			o.Metrics.Counter("muster_operator_reconcile_failures_total", kind).Inc()
 		}
 		if err != nil && !errors.Is(err, context.Canceled) {
 			o.Log.Warn("not as it should be", "kind", u.GetKind(), "namespace", u.GetNamespace(), "name", u.GetName(), "error", err)
@@ -219,7 +234,8 @@ func (o *Operator) bringAbout(ctx context.Context, c *MusterCluster, cfg *Config
 // optional is what a cluster may have and need not.
 func (c *MusterCluster) optional() func(func(schema.GroupVersionResource, string) bool) {
 	return func(yield func(schema.GroupVersionResource, string) bool) {
-		_ = yield(statefulSets, c.loginSet()) && yield(services, c.loginSet()) && yield(services, c.web()) && yield(budgets, c.controllerSet())
+		_ = yield(statefulSets, c.loginSet()) && yield(services, c.loginSet()) && yield(services, c.web()) && yield(budgets, c.controllerSet()) &&
+			yield(statefulSets, c.witnessSet()) && yield(services, c.witnessSet()) && yield(networkPolicies, c.witnessSet())
 	}
 }
 

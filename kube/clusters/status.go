@@ -16,6 +16,10 @@ import (
 func (o *Operator) report(ctx context.Context, c *MusterCluster, wrong, failed error) error {
 	next := &Status{ObservedGeneration: c.Generation, Conditions: slices.Clone(c.Status.Conditions)}
 	controllers, current := o.count(c, c.controllerSet(), &next.Controllers)
+	witness, votes := true, ""
+	if c.Spec.Controllers.Witness != nil {
+		witness, _ = o.count(c, c.witnessSet(), &votes)
+	}
 	logins := true
 	if c.Spec.Login != nil {
 		logins, _ = o.count(c, c.loginSet(), &next.Logins)
@@ -36,6 +40,8 @@ func (o *Operator) report(ctx context.Context, c *MusterCluster, wrong, failed e
 		ready.Reason, ready.Message = "Starting", "controllers: "+next.Controllers
 	case !current:
 		ready.Reason, ready.Message = "Updating", "controllers are started again one after the other"
+	case !witness:
+		ready.Reason, ready.Message = "Starting", "witness: "+votes
 	case !logins:
 		ready.Reason, ready.Message = "Starting", "login hosts: "+next.Logins
 	default:

@@ -54,12 +54,21 @@ type Spec struct {
 	TokenSecret      *TokenSecret                  `json:"tokenSecret,omitempty"`
 }
 
-// Controllers are one or three.
+// Controllers are one, two with a witness, or three.
 type Controllers struct {
-	Replicas int32   `json:"replicas,omitempty"` // 1 or 3; 0: 1
+	Replicas int32   `json:"replicas,omitempty"` // 1 to 3; 0: 1
 	Storage  Storage `json:"storage,omitempty"`
 	// Pod is laid over the pods that the operator makes, as kubectl patch does it.
 	Pod *corev1.PodTemplateSpec `json:"pod,omitempty"`
+	// Witness is the third vote of two controllers: it keeps the newest part of the ledger's
+	// log, and needs neither their memory nor their volumes.
+	Witness *Witness `json:"witness,omitempty"`
+}
+
+// Witness is one small pod.
+type Witness struct {
+	Storage Storage                 `json:"storage,omitempty"` // size: default 4Gi
+	Pod     *corev1.PodTemplateSpec `json:"pod,omitempty"`
 }
 
 // Storage is a volume for each pod.
@@ -148,6 +157,7 @@ func (c *MusterCluster) clusterName() string {
 }
 
 func (c *MusterCluster) controllerSet() string { return c.Name + "-controller" }
+func (c *MusterCluster) witnessSet() string    { return c.Name + "-witness" }
 func (c *MusterCluster) loginSet() string      { return c.Name + "-login" }
 func (c *MusterCluster) configMap() string     { return c.Name + "-config" }
 func (c *MusterCluster) authority() string     { return c.Name + "-authority" }

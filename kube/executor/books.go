@@ -48,10 +48,17 @@ type books struct {
 	cfg *Config
 
 	mu   sync.Mutex
-	want map[string]page // by name of the Node; nil: nothing is known yet
-	news chan struct{}   // has room for one mark
+	last *looked       // nil: nothing is known yet
+	news chan struct{} // has room for one mark
 
 	written map[string]page // only keep touches it; nil: has to be read
+}
+
+// looked is what a round has seen of both sides. None of it is changed any more.
+type looked struct {
+	held  []*apiv1.HeldNode
+	nodes []*corev1.Node
+	names *names
 }
 
 // page is one GenericNode. Equal pages need no write.
@@ -68,15 +75,27 @@ func newBooks(cfg *Config) *books {
 	return &books{cfg: cfg, news: make(chan struct{}, 1)}
 }
 
-// note has the books follow a look at both sides.
+// note has the books follow a look at both sides. What follows from it is found when the books are
+// written, which is less often: pods wait for the round that calls this.
 func (b *books) note(held []*apiv1.HeldNode, nodes []*corev1.Node, names *names) {
+	b.mu.Lock()
+	b.last = &looked{held, nodes, names}
+	b.mu.Unlock()
+	select {
+	case b.news <- struct{}{}:
+	default:
+	}
+}
+
+// pages are what the books should say, by name of the Node.
+func (l *looked) pages() map[string]page {
 	byName := map[string]*corev1.Node{}
-	for _, n := range nodes {
+	for _, n := range l.nodes {
 		byName[n.Name] = n
 	}
 	want := map[string]page{}
-	for _, h := range held {
-		node := byName[names.kube[h.GetName()]]
+	for _, h := range l.held {
+		node := byName[l.names.kube[h.GetName()]]
 		if node == nil {
 			continue
 		}
@@ -95,16 +114,7 @@ func (b *books) note(held []*apiv1.HeldNode, nodes []*corev1.Node, names *names)
 		}
 		want[node.Name] = p
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.want != nil && maps.Equal(b.want, want) {
-		return
-	}
-	b.want = want
-	select {
-	case b.news <- struct{}{}:
-	default:
-	}
+	return want
 }
 
 // keep writes until the context ends.
@@ -122,14 +132,14 @@ func (b *books) keep(ctx context.Context) {
 			b.written = nil
 		}
 		b.mu.Lock()
-		want := b.want
+		last := b.last
 		b.mu.Unlock()
 		again = nil
-		if want == nil {
+		if last == nil {
 			continue
 		}
 		limited, cancel := context.WithTimeout(ctx, booksTime)
-		err := b.write(limited, want)
+		err := b.write(limited, last.pages())
 		cancel()
 		if err != nil && ctx.Err() == nil {
 			b.cfg.Log.Warn("cannot write GenericNodes", "error", err)

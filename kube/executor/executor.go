@@ -31,16 +31,18 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
+	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/copilot"
 	"github.com/musterhpc/muster/kube/claims"
+	"github.com/musterhpc/muster/kube/muster"
+	"github.com/musterhpc/muster/kube/program"
 )
 
 // What is done at the same time, and how long it is waited.
 const (
-	ordersAtOnce = 16
-	// gather is how long a round waits for more to happen: a deployment makes its
-	// pods one after the other.
-	gather = 5 * time.Millisecond
+	ordersAtOnce = muster.CallsAtOnce
+	// maxRest bounds the pause after a round.
+	maxRest = time.Second
 	// again is when a round comes back to an order that failed.
 	again = time.Second
 	// reachTime bounds the wait for the watch. After it, a pod may be given a second
@@ -59,6 +61,7 @@ type Config struct {
 	Cluster     string              // label of the GenericNodes
 	Namespace   string              // likewise
 	Log         *slog.Logger
+	Metrics     *Metrics // nil: nobody reads them
 }
 
 // Executor is the program's state: two views, and a mark that one of them moved.
@@ -70,6 +73,9 @@ type Executor struct {
 	books  *books
 	ledger *ledger
 	around surroundings
+	asks   asks // of the pods of the last round
+	// written are the pods of which the watch has yet to show what was written.
+	written written
 	// refusals are the pods whose submission Muster has refused, by UID.
 	refusals refusals
 	moved    chan struct{} // has room for one mark
@@ -78,6 +84,9 @@ type Executor struct {
 
 // New makes an executor. Run starts it.
 func New(cfg Config) *Executor {
+	if cfg.Metrics == nil {
+		cfg.Metrics = NewMetrics(cfg.Cluster)
+	}
 	return &Executor{
 		cfg:      cfg,
 		ledger:   newLedger(),
@@ -135,6 +144,13 @@ func (e *Executor) Run(ctx context.Context) error {
 			return err
 		}
 	}
+	_, err := pods.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    e.cfg.Metrics.noteSeen,
+		DeleteFunc: e.cfg.Metrics.noteGone,
+	})
+	if err != nil {
+		return err
+	}
 	e.books = newBooks(&e.cfg)
 	factory.Start(ctx.Done())
 	defer factory.Shutdown()
@@ -168,6 +184,10 @@ func (e *Executor) mark() {
 	}
 }
 
+// loop makes rounds while anything moves. What happens during a round is seen by the next
+// one, so that the pods of a deployment come together by themselves and the first of them
+// waits for nobody. A round looks at all pods: until the next one it takes at least as long
+// as that took, with the orders and a pause, so that thinking takes at most half of a core.
 func (e *Executor) loop(ctx context.Context) error {
 	var later <-chan time.Time // nil: nothing failed
 	for {
@@ -177,74 +197,100 @@ func (e *Executor) loop(ctx context.Context) error {
 		case <-e.moved:
 		case <-later:
 		}
+		later = nil
+		thought, gave, ok := e.round(ctx)
+		if !ok {
+			later = time.After(again)
+		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(gather):
-		}
-		later = nil
-		if !e.round(ctx) {
-			later = time.After(again)
+		case <-time.After(min(thought-gave, maxRest)): // at once where the orders took longer
 		}
 	}
 }
 
-// round compares both sides once and does what follows. It is false if an order
-// failed that nothing else will bring up again.
-func (e *Executor) round(ctx context.Context) bool {
+// round compares both sides once and does what follows. It tells how long the comparison
+// took, and the orders; ok is false if an order failed that nothing else will bring up again.
+func (e *Executor) round(ctx context.Context) (thought, gave time.Duration, ok bool) {
+	began := time.Now()
+	defer program.Since(e.cfg.Metrics.round, began)
 	seen, err := e.pods.List(labels.Everything())
 	if err != nil {
 		e.cfg.Log.Error("cannot list pods", "error", err)
-		return false
+		return 0, 0, false
 	}
 	nodes, err := e.nodes.List(labels.Everything())
 	if err != nil {
 		e.cfg.Log.Error("cannot list nodes", "error", err)
-		return false
+		return 0, 0, false
 	}
 	names := namesOf(nodes)
 	held, jobs, away := e.ledger.look()
+	e.cfg.Metrics.connected.Set(1)
 	if away != nil {
-		return e.tellAway(ctx, seen, &names, away)
+		e.cfg.Metrics.connected.Set(0)
+		return 0, 0, e.tellAway(ctx, seen, &names, away)
 	}
-	e.books.note(held, nodes, &names)
+	r, orders := e.think(ctx, seen, nodes, &names, held, jobs)
+	thought = time.Since(began)
+	e.carryOut(orders)
 
-	admitting := newAdmissions(nodes, &names)
-	r := round{
+	reach, cancel := context.WithTimeout(ctx, reachTime)
+	defer cancel()
+	e.ledger.reach(reach, r.seq.Load())
+	return thought, time.Since(began) - thought, !r.failed.Load()
+}
+
+// think compares both sides and finds the orders that follow.
+func (e *Executor) think(
+	ctx context.Context,
+	seen []*corev1.Pod,
+	nodes []*corev1.Node,
+	names *names,
+	held []*apiv1.HeldNode,
+	jobs []copilot.PodJob,
+) (*round, []func()) {
+	e.books.note(held, nodes, names)
+	e.asks.begin()
+
+	admitting := newAdmissions(nodes, names)
+	r := &round{
 		Executor: e,
-		names:    &names,
+		names:    names,
 		pods:     make(map[string]*corev1.Pod, len(seen)),
 		wants:    map[string]*claims.Want{},
 	}
 	pods := make([]copilot.Pod, 0, len(seen))
 	for _, p := range seen {
 		want := r.want(ctx, p)
-		pod := podOf(p, e.cfg.GPUResource, want, &names)
+		pod := podOf(p, e.asks.of(p, e.cfg.GPUResource), want, names)
 		if want == noWant {
 			pod.Gated = false // what it asks for is not known
 		}
 		if pod.Gated {
-			if pod.Admits, err = admitting.of(p); err != nil {
+			admitted, err := admitting.of(p)
+			if err != nil {
 				// It waits; its holds stay known.
 				e.cfg.Log.Error("cannot tell which nodes admit a pod", "error", err)
+			} else {
+				pod.Admits = admitted.nodes
 			}
 		}
 		r.pods[pod.UID] = p
 		pods = append(pods, pod)
 	}
+	e.written.forget(r.pods)
 	ledger := make([]copilot.Node, 0, len(held))
 	for _, n := range held {
 		ledger = append(ledger, nodeOf(n))
 	}
 	copilot.MarkOwn(pods, jobs)
-	r.carryOut(ctx, copilot.Reconcile(pods, ledger))
+	orders := r.orders(ctx, copilot.Reconcile(pods, ledger))
 	scheduled := r.scheduledPods(seen, nodes, admitting)
-	r.carryOutJobs(ctx, copilot.ReconcileJobs(scheduled, jobs))
-
-	reach, cancel := context.WithTimeout(ctx, reachTime)
-	defer cancel()
-	e.ledger.reach(reach, r.seq.Load())
-	return !r.failed.Load()
+	e.cfg.Metrics.notePods(pods, ledger, scheduled)
+	orders = append(orders, r.jobOrders(ctx, copilot.ReconcileJobs(scheduled, jobs))...)
+	return r, orders
 }
 
 // round is one comparison and its orders.
@@ -257,27 +303,40 @@ type round struct {
 	failed atomic.Bool
 }
 
-// carryOut gives the orders of a plan, kind after kind.
-func (r *round) carryOut(ctx context.Context, plan copilot.Plan) {
-	each(plan.Releases, func(x copilot.Release) { r.release(ctx, x) })
-	each(plan.LetGo, func(x copilot.LetGo) { r.letGo(ctx, x) })
-	each(plan.Takes, func(x copilot.Take) { r.take(ctx, x) })
-	each(plan.Waits, func(x copilot.Wait) {
+// orders are those of a plan.
+func (r *round) orders(ctx context.Context, plan copilot.Plan) []func() {
+	var out []func()
+	out = each(out, plan.Releases, func(x copilot.Release) { r.release(ctx, x) })
+	out = each(out, plan.LetGo, func(x copilot.LetGo) { r.letGo(ctx, x) })
+	out = each(out, plan.Takes, func(x copilot.Take) { r.take(ctx, x) })
+	return each(out, plan.Waits, func(x copilot.Wait) {
 		r.tell(ctx, r.pods[x.Pod.UID], "NoRoom", x.Why+": it needs "+needs(&x.Pod.Ask))
 	})
 }
 
-// each does something with all of a list, several at a time.
-func each[T any](list []T, do func(T)) {
+// each adds an order for all of a list.
+func each[T any](orders []func(), list []T, do func(T)) []func() {
+	for _, x := range list {
+		orders = append(orders, func() { do(x) })
+	}
+	return orders
+}
+
+// carryOut gives orders, several at a time. They are begun in their order, and none waits
+// for another: one that is slow, or that fails, keeps up nobody else's pod.
+func (e *Executor) carryOut(orders []func()) {
+	waiting := e.cfg.Metrics.orders
+	waiting.Set(float64(len(orders)))
 	var g errgroup.Group
 	g.SetLimit(ordersAtOnce)
-	for _, x := range list {
+	for _, give := range orders {
 		g.Go(func() error {
-			do(x)
+			give()
+			waiting.Dec()
 			return nil
 		})
 	}
-	_ = g.Wait() // do reports by itself
+	_ = g.Wait() // orders report by themselves
 }
 
 // came notes a position of the ledger that the watch must reach.
@@ -293,6 +352,7 @@ func (r *round) came(seq uint64) {
 // fail notes an order that has to be given again.
 func (r *round) fail(what string, err error) {
 	r.failed.Store(true)
+	r.cfg.Metrics.failures.Inc()
 	r.cfg.Log.Warn(what, "error", err)
 }
 
@@ -332,7 +392,7 @@ func (r *round) freshLook(ctx context.Context, name string) (*copilot.Pod, error
 	if err != nil {
 		return nil, err
 	}
-	out := podOf(now, r.cfg.GPUResource, &claims.Want{}, r.names) // only its end is asked for
+	out := podOf(now, askOf(now, r.cfg.GPUResource), &claims.Want{}, r.names) // only its end is asked for
 	return &out, nil
 }
 
@@ -382,6 +442,7 @@ func (r *round) refused(ctx context.Context, x *copilot.Take, pod *corev1.Pod, e
 		reason, text = "MusterAway", awayText(err)
 	}
 	r.failed.Store(true)
+	r.cfg.Metrics.failures.Inc()
 	if x.Running {
 		r.cfg.Log.Warn(
 			"a pod is there without a hold",

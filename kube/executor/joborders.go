@@ -48,20 +48,21 @@ func (r *round) scheduledPods(
 	return out
 }
 
-// carryOutJobs gives the orders of a plan, kind after kind.
-func (r *round) carryOutJobs(ctx context.Context, plan copilot.JobPlan) {
-	each(plan.Overs, func(x copilot.Over) { r.tellOver(ctx, x) })
-	each(plan.Deletes, func(x copilot.Delete) { r.deletePod(ctx, x) })
-	each(plan.Frees, func(x copilot.Free) {
+// jobOrders are those of a plan.
+func (r *round) jobOrders(ctx context.Context, plan copilot.JobPlan) []func() {
+	var out []func()
+	out = each(out, plan.Overs, func(x copilot.Over) { r.tellOver(ctx, x) })
+	out = each(out, plan.Deletes, func(x copilot.Delete) { r.deletePod(ctx, x) })
+	out = each(out, plan.Frees, func(x copilot.Free) {
 		r.changeFinalizer(ctx, x.Pod.UID, patchMeta{DropFinalizers: []string{GangFinalizer}})
 	})
-	each(plan.Keeps, func(x copilot.Keep) {
+	out = each(out, plan.Keeps, func(x copilot.Keep) {
 		r.changeFinalizer(ctx, x.Pod.UID, patchMeta{Finalizers: []string{GangFinalizer}})
 	})
-	each(plan.Binds, func(x copilot.Bind) { r.bindPod(ctx, x) })
-	each(plan.Admits, func(x copilot.Admit) { r.admitPods(ctx, x) })
-	each(plan.Submits, func(x copilot.Submit) { r.submitPods(ctx, x) })
-	each(plan.Tells, func(x copilot.Tell) {
+	out = each(out, plan.Binds, func(x copilot.Bind) { r.bindPod(ctx, x) })
+	out = each(out, plan.Admits, func(x copilot.Admit) { r.admitPods(ctx, x) })
+	out = each(out, plan.Submits, func(x copilot.Submit) { r.submitPods(ctx, x) })
+	return each(out, plan.Tells, func(x copilot.Tell) {
 		r.tellScheduled(ctx, r.pods[x.Pod.UID], x.Reason, x.Text)
 	})
 }
@@ -145,6 +146,9 @@ func (r *round) deletePod(ctx context.Context, x copilot.Delete) {
 // bindPod binds a pod to the node that its job has for it, if it is as it was seen.
 func (r *round) bindPod(ctx context.Context, x copilot.Bind) {
 	pod := r.pods[x.Pod.UID]
+	if r.written.isOld(pod) {
+		return
+	}
 	node, ok := r.names.kube[x.Place.Node]
 	if !ok {
 		r.fail("cannot bind a pod", fmt.Errorf("no Node of Kubernetes is %s in Muster", x.Place.Node))
@@ -173,6 +177,7 @@ func (r *round) bindPod(ctx context.Context, x copilot.Bind) {
 		r.fail("cannot bind pod "+pod.Namespace+"/"+pod.Name, err)
 		return
 	}
+	r.written.note(pod)
 	text := fmt.Sprintf("job %d of Muster has started on %s", x.Job.ID, x.Place.Node)
 	if len(x.Place.GPUs) > 0 {
 		text += " (" + uuids(x.Place.GPUs) + ")"
@@ -226,6 +231,7 @@ func (r *round) submitPods(ctx context.Context, x copilot.Submit) {
 		}
 	}
 	r.failed.Store(true)
+	r.cfg.Metrics.failures.Inc()
 	reason, text := "Refused", "Muster refuses the pod: "+err.Error()
 	if !answered(err) {
 		reason, text = "MusterAway", awayText(err)

@@ -204,7 +204,7 @@ func (j *jobPods) addClaims(p *corev1.Pod, ask *copilot.Ask) (problem string) {
 // admitsOf are the nodes of Muster that a pod may go to, as a hostlist, and why that
 // cannot be told.
 func (j *jobPods) admitsOf(p *corev1.Pod) (list, problem string) {
-	names, err := j.admitting.of(tolerant(p))
+	admitted, err := j.admitting.of(tolerant(p))
 	if err != nil {
 		return "", err.Error()
 	}
@@ -213,10 +213,10 @@ func (j *jobPods) admitsOf(p *corev1.Pod) (list, problem string) {
 		return "", problem
 	}
 	if reachable == nil {
-		return hostlist.Fold(names), ""
+		return admitted.list(), ""
 	}
 	var both []string
-	for _, name := range names {
+	for _, name := range admitted.nodes {
 		if reachable[name] {
 			both = append(both, name)
 		}

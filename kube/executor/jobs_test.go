@@ -18,7 +18,7 @@ import (
 )
 
 // listed is a lister's store with some objects.
-func listed(t *testing.T, objects ...runtime.Object) cache.Indexer {
+func listed(t testing.TB, objects ...runtime.Object) cache.Indexer {
 	t.Helper()
 	store := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{
 		cache.NamespaceIndex: cache.MetaNamespaceIndexFunc,
@@ -32,7 +32,7 @@ func listed(t *testing.T, objects ...runtime.Object) cache.Indexer {
 }
 
 // reader reads pods among two nodes, a namespace and a PriorityClass.
-func reader(t *testing.T) *jobPods {
+func reader(t testing.TB) *jobPods {
 	t.Helper()
 	node := func(name, zone string) *corev1.Node {
 		return &corev1.Node{
@@ -292,7 +292,7 @@ func TestKeptPod(t *testing.T) {
 			t.Errorf("%s: kept %v, gone %v, deleted %v", name, got.Kept, got.Gone, got.Deleted)
 		}
 		names := namesOf(nil)
-		if seen := podOf(pod, "nvidia.com/gpu", &claims.Want{}, &names); seen.Over != c.gone {
+		if seen := podOf(pod, askOf(pod, "nvidia.com/gpu"), &claims.Want{}, &names); seen.Over != c.gone {
 			t.Errorf("%s: over %v", name, seen.Over)
 		}
 	}

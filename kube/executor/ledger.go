@@ -36,6 +36,7 @@ const (
 type ledger struct {
 	mu      sync.Mutex
 	nodes   map[string]*apiv1.HeldNode // nil: the watch has not begun
+	order   []string                   // names of nodes; nil: has to be sorted
 	jobs    map[uint64]copilot.PodJob  // by uid; nil likewise
 	seq     uint64
 	away    error         // why there is no watch
@@ -79,10 +80,14 @@ func (l *ledger) take(news *apiv1.WatchHoldsReply) {
 		delete(l.jobs, uid)
 	}
 	for _, n := range news.GetNodes() {
+		if _, known := l.nodes[n.GetName()]; !known {
+			l.order = nil
+		}
 		l.nodes[n.GetName()] = n
 	}
 	for _, name := range news.GetGone() {
 		delete(l.nodes, name)
+		l.order = nil
 	}
 	l.seq = news.GetSeq()
 	l.away = nil
@@ -94,6 +99,7 @@ func (l *ledger) lose(why error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.nodes = nil
+	l.order = nil
 	l.jobs = nil
 	l.seq = 0
 	l.away = why
@@ -114,14 +120,13 @@ func (l *ledger) look() ([]*apiv1.HeldNode, []copilot.PodJob, error) {
 		jobs,
 		func(a, b copilot.PodJob) int { return cmp.Compare(a.Run.UID, b.Run.UID) },
 	)
-	out := make([]*apiv1.HeldNode, 0, len(l.nodes))
-	for _, n := range l.nodes {
-		out = append(out, n)
+	if l.order == nil {
+		l.order = slices.Sorted(maps.Keys(l.nodes))
 	}
-	slices.SortFunc(
-		out,
-		func(a, b *apiv1.HeldNode) int { return cmp.Compare(a.GetName(), b.GetName()) },
-	)
+	out := make([]*apiv1.HeldNode, 0, len(l.order))
+	for _, name := range l.order {
+		out = append(out, l.nodes[name])
+	}
 	return out, jobs, nil
 }
 
@@ -152,7 +157,9 @@ func nodeOf(n *apiv1.HeldNode) copilot.Node {
 		FreeCPU:  n.GetFreeCpus(),
 		SpareCPU: n.GetSpareMilli(),
 		FreeMem:  n.GetFreeMem(),
-		FreeGPU:  map[string]int64{},
+	}
+	if len(n.GetFreeGpus()) > 0 {
+		out.FreeGPU = map[string]int64{}
 	}
 	for _, g := range n.GetFreeGpus() {
 		out.FreeGPU[g.GetType()] = g.GetCount()

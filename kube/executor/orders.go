@@ -56,6 +56,9 @@ type patchMeta struct {
 // letGo removes the gate and pins the pod, in one write.
 func (r *round) letGo(ctx context.Context, x copilot.LetGo) {
 	pod := r.pods[x.Pod.UID]
+	if r.written.isOld(pod) {
+		return
+	}
 	node, ok := r.names.kube[x.Node]
 	if !ok {
 		r.fail(
@@ -90,6 +93,8 @@ func (r *round) letGo(ctx context.Context, x copilot.LetGo) {
 		r.fail("cannot let pod "+pod.Namespace+"/"+pod.Name+" through", err)
 		return
 	}
+	r.written.note(pod)
+	r.cfg.Metrics.noteAdmitted(pod)
 	text := fmt.Sprintf("Muster holds %s for it on %s", needs(&x.Pod.Ask), x.Node)
 	if len(x.GPUs) > 0 {
 		text += " (" + uuids(x.GPUs) + ")"
@@ -114,19 +119,19 @@ func (e *Executor) tellAway(ctx context.Context, seen []*corev1.Pod, names *name
 	text := awayText(why)
 	var waiting []*corev1.Pod
 	for _, p := range seen {
-		pod := podOf(p, e.cfg.GPUResource, &claims.Want{}, names)
+		pod := podOf(p, e.asks.of(p, e.cfg.GPUResource), &claims.Want{}, names)
 		scheduled := p.Spec.SchedulerName == e.cfg.Scheduler && p.Spec.NodeName == ""
 		if (pod.Gated || scheduled) && !pod.Over && !pod.Deleting {
 			waiting = append(waiting, p)
 		}
 	}
-	each(waiting, func(p *corev1.Pod) {
+	e.carryOut(each(nil, waiting, func(p *corev1.Pod) {
 		if p.Spec.SchedulerName == e.cfg.Scheduler {
 			r.tellScheduled(ctx, p, "MusterAway", text)
 			return
 		}
 		r.tell(ctx, p, "MusterAway", text)
-	})
+	}))
 	return !r.failed.Load()
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/musterhpc/muster/copilot"
 	"github.com/musterhpc/muster/kube/claims"
 	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/hostlist"
 )
 
 // Names that this program and the chart's policies share.
@@ -41,7 +42,10 @@ type names struct {
 }
 
 func namesOf(nodes []*corev1.Node) names {
-	n := names{muster: map[string]string{}, kube: map[string]string{}}
+	n := names{
+		muster: make(map[string]string, len(nodes)),
+		kube:   make(map[string]string, len(nodes)),
+	}
 	for _, node := range nodes {
 		name := node.Labels[NodeLabel]
 		if name == "" {
@@ -61,14 +65,39 @@ func (n *names) inMuster(node string) string {
 	return node
 }
 
-// podOf is a pod as the copilot sees it; want is what its claims ask for.
-func podOf(p *corev1.Pod, gpu corev1.ResourceName, want *claims.Want, n *names) copilot.Pod {
+// asks are what pods request, found once for each version of a pod that the watch has brought: most
+// pods are the same in the next round. An informer never changes a pod that it has handed out.
+type asks struct{ was, is map[*corev1.Pod]copilot.Ask }
+
+// begin forgets the pods that the last round has not seen.
+func (a *asks) begin() {
+	a.was = a.is
+	a.is = make(map[*corev1.Pod]copilot.Ask, len(a.was))
+}
+
+func (a *asks) of(p *corev1.Pod, gpu corev1.ResourceName) copilot.Ask {
+	ask, known := a.is[p]
+	if known {
+		return ask
+	}
+	ask, known = a.was[p]
+	if !known {
+		ask = askOf(p, gpu)
+	}
+	if a.is != nil {
+		a.is[p] = ask
+	}
+	return ask
+}
+
+// podOf is a pod as the copilot sees it, with what it requests; want is what its claims ask for.
+func podOf(p *corev1.Pod, ask copilot.Ask, want *claims.Want, n *names) copilot.Pod {
 	out := copilot.Pod{
 		UID:       string(p.UID),
 		Namespace: p.Namespace,
 		Name:      p.Name,
 		Created:   spec.Instant(p.CreationTimestamp.UnixNano()),
-		Ask:       askOf(p, gpu),
+		Ask:       ask,
 		Over: p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed ||
 			onlyKept(p),
 		Deleting: p.DeletionTimestamp != nil,
@@ -200,15 +229,29 @@ func toleratesCordon(p *corev1.Pod) bool {
 type admissions struct {
 	nodes []*corev1.Node
 	names *names
-	known map[string][]string // by what a pod says of its nodes
+	known map[string]*admission // by what a pod says of its nodes
+}
+
+// admission is the nodes of Muster that some pods may be bound to.
+type admission struct {
+	nodes  []string
+	folded string // the same as a hostlist; empty: nobody has asked
 }
 
 func newAdmissions(nodes []*corev1.Node, n *names) *admissions {
-	return &admissions{nodes: nodes, names: n, known: map[string][]string{}}
+	return &admissions{nodes: nodes, names: n, known: map[string]*admission{}}
 }
 
-// of names the nodes of Muster that a pod may be bound to.
-func (a *admissions) of(p *corev1.Pod) ([]string, error) {
+// list is the nodes as a hostlist.
+func (a *admission) list() string {
+	if a.folded == "" {
+		a.folded = hostlist.Fold(a.nodes)
+	}
+	return a.folded
+}
+
+// of tells which nodes of Muster a pod may be bound to.
+func (a *admissions) of(p *corev1.Pod) (*admission, error) {
 	// All that admits reads of a pod.
 	says, err := json.Marshal(struct {
 		Selector    map[string]string
@@ -222,10 +265,10 @@ func (a *admissions) of(p *corev1.Pod) ([]string, error) {
 		return known, nil
 	}
 	affinity := nodeaffinity.GetRequiredNodeAffinity(p)
-	out := make([]string, 0, len(a.nodes))
+	out := &admission{nodes: make([]string, 0, len(a.nodes))}
 	for _, node := range a.nodes {
 		if admits(p, &affinity, node) {
-			out = append(out, a.names.muster[node.Name])
+			out.nodes = append(out.nodes, a.names.muster[node.Name])
 		}
 	}
 	a.known[string(says)] = out

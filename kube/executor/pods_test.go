@@ -91,7 +91,7 @@ func TestPodOf(t *testing.T) {
 		"let through":         {let, false, false, "n1", ""},
 		"bound and has ended": {bound, false, true, "n1", "n1"},
 	} {
-		got := podOf(c.pod, "nvidia.com/gpu", &claims.Want{GPUs: 2, Type: "h100"}, &names)
+		got := podOf(c.pod, askOf(c.pod, "nvidia.com/gpu"), &claims.Want{GPUs: 2, Type: "h100"}, &names)
 		if got.Gated != c.gated || got.Over != c.over || got.Pinned != c.pinned || got.Node != c.node ||
 			got.Ask.GPUs != 2 || got.Ask.GPUType != "h100" {
 			t.Errorf("%s: %+v", name, got)
@@ -127,7 +127,7 @@ func TestAdmits(t *testing.T) {
 	} {
 		nodes := []*corev1.Node{c.node}
 		names := namesOf(nodes)
-		if got, err := newAdmissions(nodes, &names).of(c.pod); err != nil || len(got) != c.want {
+		if got, err := newAdmissions(nodes, &names).of(c.pod); err != nil || len(got.nodes) != c.want {
 			t.Errorf("%s: %v %v", name, got, err)
 		}
 	}
@@ -160,7 +160,7 @@ func TestAdmissionsAreShared(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return got
+		return got.nodes
 	}
 	tolerant := &corev1.Pod{Spec: corev1.PodSpec{
 		Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},

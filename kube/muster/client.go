@@ -27,6 +27,9 @@ import (
 	apiv1 "github.com/musterhpc/muster/api/v1"
 )
 
+// CallsAtOnce is how many calls a client makes at the same time without a new connection.
+const CallsAtOnce = 32
+
 // Times and sizes of a conversation.
 const (
 	// callTime bounds one request. The answer is given once the ledger is durable.
@@ -128,7 +131,7 @@ func New(cfg Config) (*Client, error) {
 	c.http = &http.Client{Transport: &http.Transport{
 		TLSClientConfig:     trust,
 		TLSHandshakeTimeout: 5 * time.Second,
-		MaxIdleConnsPerHost: 16,
+		MaxIdleConnsPerHost: CallsAtOnce,
 		IdleConnTimeout:     time.Minute,
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 			if path, ok := sockets[address]; ok {

@@ -8,9 +8,11 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -56,6 +58,13 @@ type Config struct {
 
 // lookEvery is how often the power of nodes is looked at.
 const lookEvery = 2 * time.Second
+
+// ordersAtOnce is how many nodes are worked on at the same time.
+const ordersAtOnce = 32
+
+// maxLooks is how many pods are looked at one by one. Where more are to be made, one list of all
+// pods costs less.
+const maxLooks = 8
 
 // Keeper is the program's state: two views and a mark that one of them moved.
 type Keeper struct {
@@ -168,7 +177,9 @@ func (k *Keeper) keep(ctx context.Context, set *NodeSet) error {
 	// Pods that are there are known to the ledger by their names, whatever the spec says now.
 	asked := slices.Clone(wanted)
 	pods := make([]Pod, 0, len(seen))
+	uids := make(map[string]types.UID, len(seen))
 	for _, p := range seen {
+		uids[p.Name] = p.UID
 		pods = append(pods, Pod{
 			Name:     p.Name,
 			Over:     p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded,
@@ -185,7 +196,7 @@ func (k *Keeper) keep(ctx context.Context, set *NodeSet) error {
 		return k.tell(ctx, set, statusOf(wanted, nodes, pods), wrong, nil)
 	}
 	plan := Make(wanted, nodes, pods, leaving)
-	failed := k.carryOut(ctx, set, &plan)
+	failed := k.carryOut(ctx, set, &plan, uids)
 	if plan.Gone {
 		rest := slices.DeleteFunc(slices.Clone(set.Finalizers), func(f string) bool { return f == Finalizer })
 		return k.setFinalizers(ctx, set, rest)
@@ -224,23 +235,75 @@ func (k *Keeper) look(ctx context.Context, set string, asked []string) (map[stri
 	return out, nil
 }
 
-// carryOut gives the orders of a plan. It goes on after a failure.
-func (k *Keeper) carryOut(ctx context.Context, set *NodeSet, plan *Plan) error {
+// carryOut gives the orders of a plan about pods that were seen with some UIDs. It goes on
+// after a failure.
+func (k *Keeper) carryOut(ctx context.Context, set *NodeSet, plan *Plan, uids map[string]types.UID) error {
+	var mu sync.Mutex
 	var failed []error
-	for _, name := range plan.Drain {
-		failed = append(failed, k.update(ctx, set, name, "drain"))
+	var all errgroup.Group
+	all.SetLimit(ordersAtOnce)
+	give := func(names []string, order func(name string) error) {
+		for _, name := range names {
+			all.Go(func() error {
+				if err := order(name); err != nil {
+					mu.Lock()
+					defer mu.Unlock()
+					failed = append(failed, err)
+				}
+				return nil
+			})
+		}
 	}
-	for _, name := range plan.Off {
-		failed = append(failed, k.update(ctx, set, name, "power_down"))
+	give(plan.Drain, func(name string) error { return k.update(ctx, set, name, "drain") })
+	give(plan.Off, func(name string) error { return k.update(ctx, set, name, "power_down") })
+	give(plan.Resume, func(name string) error { return k.update(ctx, set, name, "undrain") })
+	give(plan.Delete, func(name string) error { return k.deletePod(ctx, set, name, uids[name]) })
+	there, err := k.findPods(ctx, set, plan.Create)
+	if err == nil {
+		give(plan.Create, func(name string) error { return k.createPod(ctx, set, name, there[name]) })
 	}
-	for _, name := range plan.Resume {
-		failed = append(failed, k.update(ctx, set, name, "undrain"))
+	_ = all.Wait() // what failed is in the list
+	if err != nil {
+		failed = append(failed, err)
 	}
-	for _, name := range plan.Delete {
-		failed = append(failed, k.deletePod(ctx, set, name))
+	return someOf(failed)
+}
+
+// findPods looks afresh which pods of these names there are. The watch may be behind what this
+// keeper itself has made, and a pod that is there is never given a second token, because another
+// one lets another machine in under its name. Nobody else makes them meanwhile: who works has the lease.
+func (k *Keeper) findPods(ctx context.Context, set *NodeSet, names []string) (map[string]*corev1.Pod, error) {
+	pods := k.cfg.Kube.CoreV1().Pods(set.Namespace)
+	there := make(map[string]*corev1.Pod, len(names))
+	if len(names) > maxLooks {
+		list, err := pods.List(ctx, metav1.ListOptions{}) // those of others too: names are taken by any
+		if err != nil {
+			return nil, fmt.Errorf("cannot look which pods are there: %w", err)
+		}
+		for i := range list.Items {
+			there[list.Items[i].Name] = &list.Items[i]
+		}
+		return there, nil
 	}
-	for _, name := range plan.Create {
-		failed = append(failed, k.createPod(ctx, set, name))
+	for _, name := range names {
+		pod, err := pods.Get(ctx, name, metav1.GetOptions{})
+		if err == nil {
+			there[name] = pod
+			continue
+		}
+		if !apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("cannot look whether pod %s is there: %w", name, err)
+		}
+	}
+	return there, nil
+}
+
+// someOf joins the first few of what failed: a thousand pods fail for the same reason.
+func someOf(failed []error) error {
+	const most = 5
+	slices.SortFunc(failed, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	if more := len(failed) - most; more > 0 {
+		failed = append(failed[:most:most], fmt.Errorf("%d more", more))
 	}
 	return errors.Join(failed...)
 }
@@ -258,8 +321,13 @@ func (k *Keeper) update(ctx context.Context, set *NodeSet, node, state string) e
 	return nil
 }
 
-func (k *Keeper) deletePod(ctx context.Context, set *NodeSet, name string) error {
-	err := k.cfg.Kube.CoreV1().Pods(set.Namespace).Delete(ctx, name, metav1.DeleteOptions{})
+// deletePod deletes the pod that was seen, and none that has its name by now.
+func (k *Keeper) deletePod(ctx context.Context, set *NodeSet, name string, uid types.UID) error {
+	err := k.cfg.Kube.CoreV1().Pods(set.Namespace).Delete(ctx, name,
+		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+	if apierrors.IsConflict(err) {
+		return nil // the watch brings what it is
+	}
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("pod %s is not deleted: %w", name, err)
 	}
@@ -271,9 +339,15 @@ func (k *Keeper) deletePod(ctx context.Context, set *NodeSet, name string) error
 	return nil
 }
 
-// createPod makes the pod of a node. Its token comes first: it is for this node, and good
-// once.
-func (k *Keeper) createPod(ctx context.Context, set *NodeSet, node string) error {
+// createPod makes the pod of a node, if a fresh look has found none of its name. Its token comes
+// first: it is for this node, and good once.
+func (k *Keeper) createPod(ctx context.Context, set *NodeSet, node string, there *corev1.Pod) error {
+	switch {
+	case there != nil && there.Labels[SetLabel] != set.Name:
+		return fmt.Errorf("pod %s is there already and is not of this NodeSet", node)
+	case there != nil:
+		return nil // the watch will show it
+	}
 	rep := &apiv1.CreateTokenReply{}
 	if err := k.cfg.Muster.Call(ctx, "CreateToken", &apiv1.CreateTokenRequest{Node: node}, rep); err != nil {
 		return fmt.Errorf("node %s gets no token to join: %w", node, err)
@@ -291,10 +365,7 @@ func (k *Keeper) createPod(ctx context.Context, set *NodeSet, node string) error
 		return fmt.Errorf("the token of node %s: %w", node, err)
 	}
 	_, err = k.cfg.Kube.CoreV1().Pods(set.Namespace).Create(ctx, makePod(set, node), metav1.CreateOptions{})
-	switch {
-	case apierrors.IsAlreadyExists(err):
-		return nil // the watch is behind, or somebody else's pod has the name, which it shows
-	case err != nil:
+	if err != nil {
 		k.cfg.Recorder.Eventf(ref(set), corev1.EventTypeWarning, "PodNotCreated", "pod %s: %v", node, err)
 		return fmt.Errorf("pod %s is not created: %w", node, err)
 	}

@@ -17,8 +17,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
@@ -32,6 +34,7 @@ type ledger struct {
 	away   error
 	orders []string
 	tokens int
+	looks  int // how often the nodes were asked for
 }
 
 func (l *ledger) Call(_ context.Context, method string, req, rep proto.Message) error {
@@ -42,6 +45,7 @@ func (l *ledger) Call(_ context.Context, method string, req, rep proto.Message) 
 	}
 	switch r := req.(type) {
 	case *apiv1.ListNodesRequest:
+		l.looks++
 		out := rep.(*apiv1.ListNodesReply)
 		for _, name := range r.GetNodes() {
 			if n := l.nodes[name]; n != nil {
@@ -82,7 +86,7 @@ type desk struct {
 	objects *dynamicfake.FakeDynamicClient
 }
 
-func newDesk(t *testing.T, s *NodeSet) *desk {
+func newDesk(t *testing.T, s *NodeSet, prepare ...func(*fake.Clientset)) *desk {
 	t.Helper()
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(s)
 	if err != nil {
@@ -94,6 +98,9 @@ func newDesk(t *testing.T, s *NodeSet) *desk {
 		t: t, ledger: &ledger{nodes: map[string]*apiv1.NodeInfo{}}, kube: fake.NewClientset(),
 		objects: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
 			map[schema.GroupVersionResource]string{Resource: "NodeSetList"}, u),
+	}
+	for _, change := range prepare {
+		change(d.kube)
 	}
 	for _, name := range []string{"n1", "n2"} {
 		d.ledger.nodes[name] = &apiv1.NodeInfo{Name: name, Cloud: true, Power: uint32(event.PoweredDown), State: "IDLE+CLOUD+POWERED_DOWN"}
@@ -240,6 +247,109 @@ func TestKeeper(t *testing.T) {
 	defer d.ledger.mu.Unlock()
 	if got := strings.Join(d.ledger.orders, ", "); got != "drain n2, power_down n2" {
 		t.Errorf("orders: %s", got)
+	}
+}
+
+// TestKeeperWithALateWatch: a pod that the watch has not shown yet is not given a second
+// token, however many rounds there are meanwhile.
+func TestKeeperWithALateWatch(t *testing.T) {
+	late := watch.NewFake() // shows nothing until the test says so
+	d := newDesk(t, set("n[1-2]", nil), func(kube *fake.Clientset) {
+		kube.PrependWatchReactor("pods", func(clienttesting.Action) (bool, watch.Interface, error) {
+			return true, late, nil
+		})
+	})
+	d.says(Ready, "AllRegistered", "")
+	d.ledger.set("n2", func(n *apiv1.NodeInfo) { n.Power, n.State = uint32(event.PoweringUp), "IDLE+CLOUD+POWERING_UP" })
+	d.hasPods("n2")
+	count := func() (looks, tokens int) {
+		d.ledger.mu.Lock()
+		defer d.ledger.mu.Unlock()
+		return d.ledger.looks, d.ledger.tokens
+	}
+	before, _ := count()
+	d.eventually("three more rounds", func() string {
+		if now, _ := count(); now < before+3 {
+			return fmt.Sprint(now-before, " rounds")
+		}
+		return ""
+	})
+	if _, tokens := count(); tokens != 1 {
+		t.Errorf("%d tokens for one pod", tokens)
+	}
+	pod, err := d.kube.CoreV1().Pods("hpc").Get(t.Context(), "n2", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	late.Add(pod)
+	d.says(Ready, "Starting", "0 of 1 agents")
+}
+
+// TestKeeperOfMany: where many pods are to be made, one list says which are there: none of them is
+// given a second token while the watch is late, and one of somebody else keeps its name.
+func TestKeeperOfMany(t *testing.T) {
+	const nodes = 3 * maxLooks
+	late := watch.NewFake()
+	d := newDesk(t, set(fmt.Sprintf("m[1-%d]", nodes), nil), func(kube *fake.Clientset) {
+		kube.PrependWatchReactor("pods", func(clienttesting.Action) (bool, watch.Interface, error) {
+			return true, late, nil
+		})
+		other := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "hpc", Name: "m1"}}
+		if err := kube.Tracker().Add(other); err != nil {
+			t.Fatal(err)
+		}
+	})
+	d.says(Ready, "AllRegistered", "")
+	d.ledger.mu.Lock()
+	for i := range nodes {
+		name := fmt.Sprint("m", i+1)
+		d.ledger.nodes[name] = &apiv1.NodeInfo{Name: name, Cloud: true, Power: uint32(event.PoweringUp), State: "IDLE+CLOUD+POWERING_UP"}
+	}
+	before := d.ledger.looks
+	d.ledger.mu.Unlock()
+	d.says(Ready, "Failed", "pod m1 is there already and is not of this NodeSet")
+	d.eventually("three more rounds", func() string {
+		d.ledger.mu.Lock()
+		defer d.ledger.mu.Unlock()
+		if d.ledger.looks < before+4 {
+			return fmt.Sprint(d.ledger.looks-before, " rounds")
+		}
+		return ""
+	})
+	if pods := len(strings.Fields(d.pods())); pods != nodes {
+		t.Errorf("%d pods, want %d", pods, nodes)
+	}
+	d.ledger.mu.Lock()
+	defer d.ledger.mu.Unlock()
+	if d.ledger.tokens != nodes-1 {
+		t.Errorf("%d tokens for %d pods", d.ledger.tokens, nodes-1)
+	}
+	looks := 0
+	for _, action := range d.kube.Actions() {
+		if action.Matches("get", "pods") {
+			looks++
+		}
+	}
+	if looks > 0 {
+		t.Errorf("%d pods were looked at one by one", looks)
+	}
+}
+
+// TestKeeperLeavesPodsOfOthers: a pod that has a node's name by chance keeps its own life, and
+// the NodeSet says so.
+func TestKeeperLeavesPodsOfOthers(t *testing.T) {
+	d := newDesk(t, set("n[1-2]", nil), func(kube *fake.Clientset) {
+		other := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "hpc", Name: "n1"}}
+		if err := kube.Tracker().Add(other); err != nil {
+			t.Fatal(err)
+		}
+	})
+	d.ledger.set("n1", func(n *apiv1.NodeInfo) { n.Power, n.State = uint32(event.PoweringUp), "IDLE+CLOUD+POWERING_UP" })
+	d.says(Ready, "Failed", "pod n1 is there already and is not of this NodeSet")
+	d.ledger.mu.Lock()
+	defer d.ledger.mu.Unlock()
+	if d.ledger.tokens != 0 {
+		t.Errorf("%d tokens for a pod of somebody else", d.ledger.tokens)
 	}
 }
 

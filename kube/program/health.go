@@ -10,10 +10,17 @@ import (
 	"time"
 )
 
-// ServeHealth answers probes on an address: /healthz always, /readyz with the words of
-// ready, or with its error as 503. It ends with the context; what is returned waits for
-// that. An empty address serves nothing.
-func ServeHealth(ctx context.Context, address string, ready func() (string, error), log *slog.Logger) (wait func(), err error) {
+// Pages are what a program says of itself.
+type Pages struct {
+	// Ready are the words of /readyz, or its error as 503.
+	Ready func() (string, error)
+	// Metrics is /metrics; nil: there are none.
+	Metrics http.Handler
+}
+
+// Serve answers on an address: /healthz always, and the pages. It ends with the context; what
+// is returned waits for that. An empty address serves nothing.
+func Serve(ctx context.Context, address string, pages Pages, log *slog.Logger) (wait func(), err error) {
 	if address == "" {
 		return func() {}, nil
 	}
@@ -24,13 +31,16 @@ func ServeHealth(ctx context.Context, address string, ready func() (string, erro
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		text, err := ready()
+		text, err := pages.Ready()
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
 		fmt.Fprintln(w, text)
 	})
+	if pages.Metrics != nil {
+		mux.Handle("GET /metrics", pages.Metrics)
+	}
 	server := &http.Server{
 		Handler:           mux,
 		ReadHeaderTimeout: 5 * time.Second,
@@ -41,7 +51,7 @@ func ServeHealth(ctx context.Context, address string, ready func() (string, erro
 	go func() {
 		defer close(done)
 		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			log.Error("probes are not answered any more", "address", address, "error", err)
+			log.Error("probes and scrapes are not answered any more", "address", address, "error", err)
 		}
 	}()
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })

@@ -7,40 +7,54 @@ import (
 	"os"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
-	"k8s.io/client-go/tools/record"
 )
 
-// Kube are the clients of one API server.
+// Kube are the clients of one API server. Each has a rate of its own, so that events and
+// what is written for people never keep up what pods wait for.
 type Kube struct {
 	Typed   *kubernetes.Clientset
 	Dynamic *dynamic.DynamicClient
+	events  *typedcorev1.CoreV1Client
 }
 
-// Connect makes clients. An empty kubeconfig is the service account of this pod, and zero
-// requests a second leave client-go's own bound.
-func (p *Program) Connect(kubeconfig string, perSecond int) (Kube, error) {
+// Rates are how many requests a second the clients send at most. Zero is client-go's own
+// bound.
+type Rates struct{ Typed, Dynamic int }
+
+// Unbounded leaves it to the API server how many requests it takes of a client: it knows
+// what others ask of it, and says when to come again. Such a program bounds how many it
+// sends at the same time.
+const Unbounded = -1
+
+// Connect makes clients. An empty kubeconfig is the service account of this pod.
+func (p *Program) Connect(kubeconfig string, rates Rates) (Kube, error) {
 	config, err := reach(kubeconfig)
 	if err != nil {
 		return Kube{}, fmt.Errorf("no way to Kubernetes: %w; give --kubeconfig outside of a cluster", err)
 	}
 	config.UserAgent = p.Name + "/" + p.Version
-	config.QPS, config.Burst = float32(perSecond), 2*perSecond
-	typed, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return Kube{}, err
-	}
-	objects, err := dynamic.NewForConfig(config)
-	return Kube{Typed: typed, Dynamic: objects}, err
+	var out Kube
+	var typedErr, objectsErr, eventsErr error
+	out.Typed, typedErr = kubernetes.NewForConfig(atRate(config, rates.Typed))
+	out.Dynamic, objectsErr = dynamic.NewForConfig(atRate(config, rates.Dynamic))
+	out.events, eventsErr = typedcorev1.NewForConfig(atRate(config, eventsPerSecond))
+	return out, errors.Join(typedErr, objectsErr, eventsErr)
+}
+
+// atRate is a configuration of a client that has its own bound.
+func atRate(config *rest.Config, perSecond int) *rest.Config {
+	out := rest.CopyConfig(config)
+	out.QPS = float32(perSecond)
+	out.Burst = max(2*perSecond, 0)
+	return out
 }
 
 func reach(kubeconfig string) (*rest.Config, error) {
@@ -48,14 +62,6 @@ func reach(kubeconfig string) (*rest.Config, error) {
 		return rest.InClusterConfig()
 	}
 	return clientcmd.BuildConfigFromFlags("", kubeconfig)
-}
-
-// Record makes a recorder of events in a namespace; an empty one: in all. The function ends
-// it, and has to be called.
-func (p *Program) Record(ctx context.Context, kube Kube, namespace string) (record.EventRecorder, func()) {
-	events := record.NewBroadcaster(record.WithContext(ctx))
-	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: kube.Typed.CoreV1().Events(namespace)})
-	return events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: p.Name}), events.Shutdown
 }
 
 // Times of the lease by which one of several copies works.

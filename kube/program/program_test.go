@@ -44,22 +44,22 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestServeHealth: probes hear what the program says of itself, and the port is free again
+// TestServe: probes hear what the program says of itself, and the port is free again
 // after it.
-func TestServeHealth(t *testing.T) {
+func TestServe(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	address := l.Addr().String()
 	log := slog.New(slog.DiscardHandler)
-	if _, err := ServeHealth(t.Context(), address, nil, log); err == nil {
+	if _, err := Serve(t.Context(), address, Pages{}, log); err == nil {
 		t.Error("a port that is taken was taken again")
 	}
 	l.Close()
 	var notReady error
 	ctx, cancel := context.WithCancel(t.Context())
-	wait, err := ServeHealth(ctx, address, func() (string, error) { return "connected", notReady }, log)
+	wait, err := Serve(ctx, address, Pages{Ready: func() (string, error) { return "connected", notReady }}, log)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -96,13 +96,17 @@ func (l *lab) installOperator(t *testing.T) *chart.Rendered {
 	l.apply(t, string(r.All("rbac.yaml", "network.yaml")))
 	config := filepath.Join(l.dir, "operator.kubeconfig")
 	l.account(t, system, operatorName, config)
-	p, err := l.begin(filepath.Join(l.bin, "muster-operator"), "--kubeconfig", config, "--namespace", system, "--image", "this-machine")
+	p, err := l.begin(filepath.Join(l.bin, "muster-operator"), "--kubeconfig", config, "--namespace", system, "--image", "this-machine",
+		"--listen", l.operatorListens())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.kill)
 	return r
 }
+
+// operatorListens is where the operator answers probes and scrapes.
+func (l *lab) operatorListens() string { return fmt.Sprintf("127.0.0.1:%d", l.port-4) }
 
 // volumes are what an administrator of storage would offer.
 func (l *lab) offerVolumes(t *testing.T, n int) {
@@ -144,6 +148,8 @@ func TestClusters(t *testing.T) {
 	if out, err := r.muster("hpc-controller-0", "sbatch", "-J", "keeps", "--wrap", "sleep 3600"); err != nil {
 		t.Fatal(out, err)
 	}
+	isScraped(t, l.operatorListens(), "muster_operator_leader", 1)
+	isScraped(t, l.operatorListens(), `muster_operator_objects{kind="MusterCluster"}`, 1)
 	r.says("hpc-controller-0", "R demo-worker-cpu-0", "squeue", "-h", "-n", "keeps", "-o", "%t %R")
 	// The login host has joined with the token that was made for it.
 	r.says("hpc-login-0", "R demo-worker-cpu-0", "squeue", "-h", "-n", "keeps", "-o", "%t %R")

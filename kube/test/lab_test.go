@@ -132,11 +132,19 @@ func (l *lab) startCopy() (err error) {
 	return err
 }
 
+// listens is where a muster-kube answers probes and scrapes; empty: a copy beside the only one.
+func (l *lab) listens(lease string) string {
+	if lease != "" {
+		return ""
+	}
+	return fmt.Sprintf("127.0.0.1:%d", l.port-5)
+}
+
 // beginCopy starts muster-kube with what the chart would give it.
 func (l *lab) beginCopy(lease string) (*process, error) {
 	return l.begin(filepath.Join(l.bin, "muster-kube"), "--muster", fmt.Sprintf("https://127.0.0.1:%d", l.port+3),
 		"--muster-token", filepath.Join(l.dir, "muster.token"), "--muster-ca", filepath.Join(l.muster, "state", "tls", "ca.crt"),
-		"--kubeconfig", l.robot, "--namespace", system, "--lease", lease)
+		"--kubeconfig", l.robot, "--namespace", system, "--lease", lease, "--listen", l.listens(lease))
 }
 
 func podOf(name, cpu, mem string, gpus int) *corev1.Pod {

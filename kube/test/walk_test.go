@@ -59,8 +59,11 @@ func (w *tale) shows(want string, name string, args ...string) {
 func typed(words []string) string {
 	out := slices.Clone(words)
 	for i, word := range out {
-		if strings.ContainsAny(word, " {}[]()\"\\$*?;&|<>%") {
-			out[i] = "'" + word + "'" // none of ours has a single quote
+		switch {
+		case strings.Contains(word, "'"):
+			out[i] = `"` + word + `"` // none of these has what a shell would replace
+		case strings.ContainsAny(word, " {}[]()\"\\$*?;&|<>%"):
+			out[i] = "'" + word + "'"
 		}
 	}
 	return strings.Join(out, " ")

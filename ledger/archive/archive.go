@@ -77,6 +77,8 @@ type segment struct {
 	lasts   []uint64 // live: last sequence of each record
 }
 
+// flushBytes is how much is collected before it is written. Nothing acknowledged depends on it: the
+// log keeps what the archive has not synced.
 const flushBytes = 256 << 10
 
 // Open opens or creates the archive in a folder, cutting off what a crash left behind the last
@@ -94,7 +96,7 @@ func Open(dir string, opts Options) (*Archive, error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	dec, err := zstd.NewReader(
+	decoder, err := zstd.NewReader(
 		nil,
 		zstd.WithDecoderConcurrency(2),
 		zstd.WithDecoderMaxMemory(256<<20),
@@ -105,7 +107,7 @@ func Open(dir string, opts Options) (*Archive, error) {
 	archive := &Archive{
 		dir:   dir,
 		opts:  opts,
-		dec:   dec,
+		dec:   decoder,
 		quit:  make(chan struct{}),
 		seal:  make(chan struct{}, 1),
 		due:   make(chan struct{}, 1),
@@ -118,7 +120,7 @@ func Open(dir string, opts Options) (*Archive, error) {
 		}
 	}
 	if err := archive.loadSegments(); err != nil {
-		dec.Close()
+		decoder.Close()
 		return nil, err
 	}
 	if err := archive.openChain(); err != nil {
@@ -149,20 +151,22 @@ func sealedPath(dir string, first uint64) string {
 	return filepath.Join(dir, fmt.Sprintf("%020d.seg", first))
 }
 
-// Append adds the batch at pos, whose events are numbered firstSeq to lastSeq (lastSeq is
+// Append adds the batch at position, whose events are numbered firstSeq to lastSeq (lastSeq is
 // firstSeq-1 when it has none). A batch that is already there is accepted without effect if it
 // is the same. After an error the batch is not in the archive and the call can be repeated.
-func (a *Archive) Append(pos, firstSeq, lastSeq uint64, batch []byte) error {
+func (a *Archive) Append(position, firstSeq, lastSeq uint64, batch []byte) error {
 	a.appendMu.Lock()
 	defer a.appendMu.Unlock()
 	if len(batch) > maxBatch {
-		return fmt.Errorf("archive batch %d: %d bytes exceed %d", pos, len(batch), maxBatch)
+		return fmt.Errorf("archive batch %d: %d bytes exceed %d", position, len(batch), maxBatch)
 	}
-	if lastSeq+1 < firstSeq || pos == 0 {
-		return fmt.Errorf("archive batch %d: events %d to %d make no sense", pos, firstSeq, lastSeq)
+	if lastSeq+1 < firstSeq || position == 0 {
+		return fmt.Errorf(
+			"archive batch %d: events %d to %d make no sense", position, firstSeq, lastSeq,
+		)
 	}
 	record := Record{
-		Pos:      pos,
+		Pos:      position,
 		FirstSeq: firstSeq,
 		LastSeq:  lastSeq,
 		At:       a.opts.Now().UnixNano(),
@@ -190,7 +194,7 @@ func (a *Archive) Append(pos, firstSeq, lastSeq uint64, batch []byte) error {
 	before := len(a.buf)
 	a.buf = appendRecord(a.buf, live.salt, record)
 	live.size += int64(len(a.buf) - before)
-	live.last = pos
+	live.last = position
 	live.lastSeq = lastSeq
 	live.at = record.At
 	close(a.grown)
@@ -333,21 +337,21 @@ func (a *Archive) beginSegment(record Record) (*segment, error) {
 		lastSeq:  record.FirstSeq - 1,
 		at:       record.At,
 	}
-	f, err := os.OpenFile(s.path, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
+	file, err := os.OpenFile(s.path, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	_, err = f.WriteAt(putFileHeader(magicLive, s.salt, s.first), 0)
+	_, err = file.WriteAt(putFileHeader(magicLive, s.salt, s.first), 0)
 	if err == nil {
-		err = f.Sync() // before any record, so that records never stand behind a torn header
+		err = file.Sync() // before any record, so that records never stand behind a torn header
 	}
 	if err == nil {
 		err = durable.SyncDir(a.segDir())
 	}
 	if err != nil {
-		return nil, errors.Join(err, f.Close(), os.Remove(s.path))
+		return nil, errors.Join(err, file.Close(), os.Remove(s.path))
 	}
-	a.file, a.written = f, fileHeader
+	a.file, a.written = file, fileHeader
 	a.segs = append(a.segs, s)
 	a.sealSoon()
 	return s, nil
@@ -395,27 +399,27 @@ func (a *Archive) Sync() (uint64, error) {
 		defer a.mu.Unlock()
 		return a.synced, err
 	}
-	f, last := a.file, a.segs[len(a.segs)-1].last
-	a.syncing = f
+	file, last := a.file, a.segs[len(a.segs)-1].last
+	a.syncing = file
 	a.mu.Unlock()
-	err = f.Sync()
+	err = file.Sync()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.syncing = nil
 	if err != nil {
-		return a.synced, a.syncFailed(f, err)
+		return a.synced, a.syncFailed(file, err)
 	}
 	a.synced = max(a.synced, last)
-	if a.file != f {
-		err = f.Close()
+	if a.file != file {
+		err = file.Close()
 	}
 	return a.synced, err
 }
 
 // syncFailed refuses everything further: the system may now believe that lost pages are clean,
 // and only a new scan can tell what is there.
-func (a *Archive) syncFailed(f *os.File, err error) error {
-	a.failed = fmt.Errorf("sync %s: %w", f.Name(), err)
+func (a *Archive) syncFailed(file *os.File, err error) error {
+	a.failed = fmt.Errorf("sync %s: %w", file.Name(), err)
 	return a.failed
 }
 
@@ -493,10 +497,10 @@ func (a *Archive) Close() error {
 	return err
 }
 
-// findSegment returns the segment that holds pos. The caller holds mu.
-func (a *Archive) findSegment(pos uint64) *segment {
-	i := sort.Search(len(a.segs), func(i int) bool { return a.segs[i].last >= pos })
-	if i == len(a.segs) || a.segs[i].first > pos {
+// findSegment returns the segment that holds position. The caller holds mu.
+func (a *Archive) findSegment(position uint64) *segment {
+	i := sort.Search(len(a.segs), func(i int) bool { return a.segs[i].last >= position })
+	if i == len(a.segs) || a.segs[i].first > position {
 		return nil
 	}
 	return a.segs[i]

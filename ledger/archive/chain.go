@@ -83,10 +83,10 @@ func errBadLink(text string) error {
 }
 
 // chainStart is the value before the first batch of an archive.
-func chainStart(pos, firstSeq uint64) Link {
-	b := binary.LittleEndian.AppendUint64([]byte(chainWord), pos)
-	b = binary.LittleEndian.AppendUint64(b, firstSeq)
-	return Link{Pos: pos - 1, Seq: firstSeq - 1, Sum: sha256.Sum256(b)}
+func chainStart(position, firstSeq uint64) Link {
+	buffer := binary.LittleEndian.AppendUint64([]byte(chainWord), position)
+	buffer = binary.LittleEndian.AppendUint64(buffer, firstSeq)
+	return Link{Pos: position - 1, Seq: firstSeq - 1, Sum: sha256.Sum256(buffer)}
 }
 
 // extend returns the chain after one more batch.
@@ -99,9 +99,9 @@ func (l Link) extend(record Record) Link {
 	h.Write(l.Sum[:])
 	h.Write(head[:])
 	h.Write(record.Batch)
-	out := Link{Pos: record.Pos, Seq: record.LastSeq}
-	h.Sum(out.Sum[:0])
-	return out
+	link := Link{Pos: record.Pos, Seq: record.LastSeq}
+	h.Sum(link.Sum[:0])
+	return link
 }
 
 // chainLine is a line of the file chain/links:
@@ -126,12 +126,12 @@ const (
 // line has no end was being written.
 func readChainFile(dir string) (lines []chainLine, whole int64, err error) {
 	path := filepath.Join(dir, chainFolder, linksFile)
-	f, err := os.Open(path)
+	file, err := os.Open(path)
 	if err != nil {
 		return nil, 0, err
 	}
-	defer f.Close()
-	in := bufio.NewReader(f)
+	defer file.Close()
+	in := bufio.NewReader(file)
 	for {
 		text, err := in.ReadString('\n')
 		if errors.Is(err, io.EOF) {
@@ -317,11 +317,11 @@ func (a *Archive) beginChain() error {
 // putLine appends a line and makes it durable. The caller holds mu.
 func (c *chain) putLine(word string, link Link) error {
 	if c.file == nil {
-		f, err := os.OpenFile(c.path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+		file, err := os.OpenFile(c.path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 		if err != nil {
 			return err
 		}
-		c.file = f
+		c.file = file
 	}
 	before, err := c.file.Seek(0, io.SeekEnd)
 	if err != nil {
@@ -403,7 +403,7 @@ func (a *Archive) linkDropped(s *segment) (bool, error) {
 }
 
 // linkSnapshot notes a snapshot's hash.
-func (a *Archive) linkSnapshot(pos, seq uint64, path string) error {
+func (a *Archive) linkSnapshot(position, seq uint64, path string) error {
 	sum, err := hashFile(path)
 	if err != nil {
 		return err
@@ -414,17 +414,17 @@ func (a *Archive) linkSnapshot(pos, seq uint64, path string) error {
 	if !c.usable {
 		return nil
 	}
-	return c.putLine(wordSnapshot, Link{Pos: pos, Seq: seq, Sum: sum})
+	return c.putLine(wordSnapshot, Link{Pos: position, Seq: seq, Sum: sum})
 }
 
 func hashFile(path string) (sum Sum, err error) {
-	f, err := os.Open(path)
+	file, err := os.Open(path)
 	if err != nil {
 		return sum, err
 	}
-	defer f.Close()
+	defer file.Close()
 	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
+	if _, err := io.Copy(h, file); err != nil {
 		return sum, err
 	}
 	h.Sum(sum[:0])

@@ -18,7 +18,7 @@ import (
 // and hands it on. Unlike Verify it needs no open archive, so that it also works
 // where Open refuses. done, which is called last, gets what could be read.
 func Examine(dir string, damage func(error), done func(Report)) (bad int, err error) {
-	dec, err := zstd.NewReader(
+	decoder, err := zstd.NewReader(
 		nil,
 		zstd.WithDecoderConcurrency(1),
 		zstd.WithDecoderMaxMemory(256<<20),
@@ -26,8 +26,11 @@ func Examine(dir string, damage func(error), done func(Report)) (bad int, err er
 	if err != nil {
 		return 0, err
 	}
-	defer dec.Close()
-	x := &examiner{a: &Archive{dir: dir, dec: dec}, damage: func(err error) { bad++; damage(err) }}
+	defer decoder.Close()
+	x := &examiner{a: &Archive{dir: dir, dec: decoder}, damage: func(err error) {
+		bad++
+		damage(err)
+	}}
 	if err := x.examineSegments(); err != nil {
 		return bad, err
 	}
@@ -49,15 +52,15 @@ func (x *examiner) examineSegments() error {
 		sealed bool
 	}
 	var files []file
-	for _, e := range names {
+	for _, entry := range names {
 		var first uint64
-		if strings.HasSuffix(e.Name(), durable.TempSuffix) {
+		if strings.HasSuffix(entry.Name(), durable.TempSuffix) {
 			continue
 		}
-		if _, err := fmt.Sscanf(e.Name(), "%020d.", &first); err != nil {
+		if _, err := fmt.Sscanf(entry.Name(), "%020d.", &first); err != nil {
 			x.damage(
 				corruptError(
-					filepath.Join(x.a.segDir(), e.Name()),
+					filepath.Join(x.a.segDir(), entry.Name()),
 					0,
 					"move it away if it is not Muster's",
 					"the name is not that of a segment",
@@ -65,7 +68,7 @@ func (x *examiner) examineSegments() error {
 			)
 			continue
 		}
-		files = append(files, file{first, strings.HasSuffix(e.Name(), ".seg")})
+		files = append(files, file{first, strings.HasSuffix(entry.Name(), ".seg")})
 	}
 	// Of two files of one segment the sealed one counts, as for Open.
 	slices.SortFunc(files, func(p, q file) int {
@@ -166,7 +169,7 @@ func (x *examiner) sealed(first uint64) {
 
 func (x *examiner) examineLive(first uint64, newest bool) {
 	path := livePath(x.a.segDir(), first)
-	b, err := os.ReadFile(path)
+	data, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
 		x.sealed(first) // a running controller has sealed it meanwhile
 		return
@@ -175,28 +178,28 @@ func (x *examiner) examineLive(first uint64, newest bool) {
 		x.noteGap(err)
 		return
 	}
-	f, err := os.Open(path)
+	file, err := os.Open(path)
 	if err != nil {
 		x.noteGap(err)
 		return
 	}
-	defer f.Close()
-	salt, err := readFileHeader(path, magicLive, f, first)
+	defer file.Close()
+	salt, err := readFileHeader(path, magicLive, file, first)
 	if err != nil {
-		if newest && (len(b) < fileHeader || len(strings.Trim(string(b), "\x00")) == 0) {
+		if newest && (len(data) < fileHeader || len(strings.Trim(string(data), "\x00")) == 0) {
 			return // it never got its header
 		}
 		x.noteGap(err)
 		return
 	}
-	for at := fileHeader; at < len(b); {
-		record, n, err := readRecord(b[at:], salt)
+	for at := fileHeader; at < len(data); {
+		record, n, err := readRecord(data[at:], salt)
 		if err == nil {
 			x.takeRecord(path, int64(at), record)
 			at += n
 			continue
 		}
-		next := nextRecord(b, at+1, salt, x.rep.LastPos)
+		next := nextRecord(data, at+1, salt, x.rep.LastPos)
 		if next < 0 && newest {
 			return // the remains of an interrupted write, which the log brings again
 		}
@@ -223,13 +226,13 @@ func (x *examiner) examineLive(first uint64, newest bool) {
 
 // nextRecord looks for a whole record from an offset on that can follow a
 // position; -1 = there is none.
-func nextRecord(b []byte, from int, salt uint32, last uint64) int {
-	for at := from; at+recordHeader <= len(b); at++ {
+func nextRecord(data []byte, from int, salt uint32, last uint64) int {
+	for at := from; at+recordHeader <= len(data); at++ {
 		// Positions are dense, so this test alone rules out almost every offset.
-		if ahead := le64(b[at+8:]) - last; ahead == 0 || ahead > 1<<24 {
+		if ahead := le64(data[at+8:]) - last; ahead == 0 || ahead > 1<<24 {
 			continue
 		}
-		if _, _, err := readRecord(b[at:], salt); err == nil {
+		if _, _, err := readRecord(data[at:], salt); err == nil {
 			return at
 		}
 	}
@@ -241,11 +244,11 @@ func (x *examiner) examineSnapshots() error {
 	if err != nil {
 		return err
 	}
-	for _, e := range names {
-		if !strings.HasSuffix(e.Name(), ".snap") {
+	for _, entry := range names {
+		if !strings.HasSuffix(entry.Name(), ".snap") {
 			continue
 		}
-		f, info, err := openSnapshot(filepath.Join(x.a.snapDir(), e.Name()))
+		f, info, err := openSnapshot(filepath.Join(x.a.snapDir(), entry.Name()))
 		if err == nil {
 			err = f.Close()
 		}

@@ -47,13 +47,13 @@ type Record struct {
 }
 
 func putFileHeader(magic string, salt uint32, first uint64) []byte {
-	b := make([]byte, fileHeader)
-	copy(b, magic)
-	binary.LittleEndian.PutUint32(b[8:], formatVersion)
-	binary.LittleEndian.PutUint32(b[12:], salt)
-	binary.LittleEndian.PutUint64(b[16:], first)
-	binary.LittleEndian.PutUint32(b[24:], durable.Checksum(b[:24]))
-	return b
+	data := make([]byte, fileHeader)
+	copy(data, magic)
+	binary.LittleEndian.PutUint32(data[8:], formatVersion)
+	binary.LittleEndian.PutUint32(data[12:], salt)
+	binary.LittleEndian.PutUint64(data[16:], first)
+	binary.LittleEndian.PutUint32(data[24:], durable.Checksum(data[:24]))
+	return data
 }
 
 func readFileHeader(path, magic string, f io.ReaderAt, first uint64) (salt uint32, err error) {
@@ -79,42 +79,42 @@ func readFileHeader(path, magic string, f io.ReaderAt, first uint64) (salt uint3
 	return binary.LittleEndian.Uint32(b[12:]), nil
 }
 
-func appendRecord(b []byte, salt uint32, record Record) []byte {
-	start := len(b)
-	b = append(b, 0, 0, 0, 0)
-	b = binary.LittleEndian.AppendUint32(b, uint32(len(record.Batch)))
-	b = binary.LittleEndian.AppendUint64(b, record.Pos)
-	b = binary.LittleEndian.AppendUint64(b, record.FirstSeq)
-	b = binary.LittleEndian.AppendUint64(b, record.LastSeq)
-	b = binary.LittleEndian.AppendUint64(b, uint64(record.At))
-	b = append(b, record.Batch...)
-	binary.LittleEndian.PutUint32(b[start:], durable.ExtendChecksum(salt, b[start+4:]))
-	return b
+func appendRecord(buffer []byte, salt uint32, record Record) []byte {
+	start := len(buffer)
+	buffer = append(buffer, 0, 0, 0, 0)
+	buffer = binary.LittleEndian.AppendUint32(buffer, uint32(len(record.Batch)))
+	buffer = binary.LittleEndian.AppendUint64(buffer, record.Pos)
+	buffer = binary.LittleEndian.AppendUint64(buffer, record.FirstSeq)
+	buffer = binary.LittleEndian.AppendUint64(buffer, record.LastSeq)
+	buffer = binary.LittleEndian.AppendUint64(buffer, uint64(record.At))
+	buffer = append(buffer, record.Batch...)
+	binary.LittleEndian.PutUint32(buffer[start:], durable.ExtendChecksum(salt, buffer[start+4:]))
+	return buffer
 }
 
 var errShort = errors.New("record is incomplete")
 
-// readRecord reads the record at the start of b and returns its length. Batch aliases b.
-func readRecord(b []byte, salt uint32) (Record, int, error) {
-	if len(b) < recordHeader {
+// readRecord reads the record at the start of data and returns its length. Batch aliases data.
+func readRecord(data []byte, salt uint32) (Record, int, error) {
+	if len(data) < recordHeader {
 		return Record{}, 0, errShort
 	}
-	n := int64(binary.LittleEndian.Uint32(b[4:])) + recordHeader
+	n := int64(binary.LittleEndian.Uint32(data[4:])) + recordHeader
 	if n > maxBatch+recordHeader {
 		return Record{}, 0, fmt.Errorf("impossible length %d", n-recordHeader)
 	}
-	if n > int64(len(b)) {
+	if n > int64(len(data)) {
 		return Record{}, 0, errShort
 	}
-	if durable.ExtendChecksum(salt, b[4:n]) != binary.LittleEndian.Uint32(b) {
+	if durable.ExtendChecksum(salt, data[4:n]) != binary.LittleEndian.Uint32(data) {
 		return Record{}, 0, errors.New("checksum of a record does not match")
 	}
 	return Record{
-		Pos:      binary.LittleEndian.Uint64(b[8:]),
-		FirstSeq: binary.LittleEndian.Uint64(b[16:]),
-		LastSeq:  binary.LittleEndian.Uint64(b[24:]),
-		At:       int64(binary.LittleEndian.Uint64(b[32:])),
-		Batch:    b[recordHeader:n:n],
+		Pos:      binary.LittleEndian.Uint64(data[8:]),
+		FirstSeq: binary.LittleEndian.Uint64(data[16:]),
+		LastSeq:  binary.LittleEndian.Uint64(data[24:]),
+		At:       int64(binary.LittleEndian.Uint64(data[32:])),
+		Batch:    data[recordHeader:n:n],
 	}, int(n), nil
 }
 
@@ -142,56 +142,56 @@ type block struct {
 	at       int64
 }
 
-func appendBlock(b []byte, k block) []byte {
+func appendBlock(buffer []byte, k block) []byte {
 	le := binary.LittleEndian
-	b = le.AppendUint64(b, uint64(k.off))
-	b = le.AppendUint32(le.AppendUint32(b, k.packed), k.size)
-	b = le.AppendUint32(le.AppendUint32(b, k.sum), k.count)
-	b = le.AppendUint64(le.AppendUint64(b, k.firstPos), k.firstSeq)
-	return le.AppendUint64(le.AppendUint64(b, k.lastSeq), uint64(k.at))
+	buffer = le.AppendUint64(buffer, uint64(k.off))
+	buffer = le.AppendUint32(le.AppendUint32(buffer, k.packed), k.size)
+	buffer = le.AppendUint32(le.AppendUint32(buffer, k.sum), k.count)
+	buffer = le.AppendUint64(le.AppendUint64(buffer, k.firstPos), k.firstSeq)
+	return le.AppendUint64(le.AppendUint64(buffer, k.lastSeq), uint64(k.at))
 }
 
-func readBlock(b []byte) block {
+func readBlock(data []byte) block {
 	le := binary.LittleEndian
 	return block{
-		off:    int64(le.Uint64(b)),
-		packed: le.Uint32(b[8:]),
-		size:   le.Uint32(b[12:]),
-		sum:    le.Uint32(b[16:]),
+		off:    int64(le.Uint64(data)),
+		packed: le.Uint32(data[8:]),
+		size:   le.Uint32(data[12:]),
+		sum:    le.Uint32(data[16:]),
 		count: le.Uint32(
-			b[20:],
+			data[20:],
 		),
-		firstPos: le.Uint64(b[24:]),
-		firstSeq: le.Uint64(b[32:]),
-		lastSeq:  le.Uint64(b[40:]),
-		at:       int64(le.Uint64(b[48:])),
+		firstPos: le.Uint64(data[24:]),
+		firstSeq: le.Uint64(data[32:]),
+		lastSeq:  le.Uint64(data[40:]),
+		at:       int64(le.Uint64(data[48:])),
 	}
 }
 
-func appendFooter(b []byte, indexOff int64, index []byte, s *segment) []byte {
+func appendFooter(buffer []byte, indexOff int64, index []byte, s *segment) []byte {
 	le := binary.LittleEndian
-	start := len(b)
-	b = le.AppendUint64(b, uint64(indexOff))
-	b = le.AppendUint32(le.AppendUint32(b, uint32(len(index))), durable.Checksum(index))
-	b = le.AppendUint64(le.AppendUint64(b, s.first), s.last)
-	b = le.AppendUint64(le.AppendUint64(b, s.firstSeq), s.lastSeq)
-	b = le.AppendUint64(b, uint64(s.at))
-	b = le.AppendUint32(b, durable.Checksum(b[start:]))
-	return append(b, footerMagic...)
+	start := len(buffer)
+	buffer = le.AppendUint64(buffer, uint64(indexOff))
+	buffer = le.AppendUint32(le.AppendUint32(buffer, uint32(len(index))), durable.Checksum(index))
+	buffer = le.AppendUint64(le.AppendUint64(buffer, s.first), s.last)
+	buffer = le.AppendUint64(le.AppendUint64(buffer, s.firstSeq), s.lastSeq)
+	buffer = le.AppendUint64(buffer, uint64(s.at))
+	buffer = le.AppendUint32(buffer, durable.Checksum(buffer[start:]))
+	return append(buffer, footerMagic...)
 }
 
 // readSealed reads a sealed segment's index.
 func readSealed(path string, first uint64) (*segment, error) {
-	f, err := os.Open(path)
+	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	salt, err := readFileHeader(path, magicSealed, f, first)
+	defer file.Close()
+	salt, err := readFileHeader(path, magicSealed, file, first)
 	if err != nil {
 		return nil, err
 	}
-	st, err := f.Stat()
+	st, err := file.Stat()
 	if err != nil {
 		return nil, err
 	}
@@ -202,7 +202,7 @@ func readSealed(path string, first uint64) (*segment, error) {
 	if at < fileHeader {
 		return nil, corruptError(path, 0, cureSegment, "the file is too short")
 	}
-	if _, err := f.ReadAt(foot[:], at); err != nil {
+	if _, err := file.ReadAt(foot[:], at); err != nil {
 		return nil, err
 	}
 	if string(foot[60:]) != footerMagic ||
@@ -214,7 +214,7 @@ func readSealed(path string, first uint64) (*segment, error) {
 		return nil, corruptError(path, at, cureSegment, "the footer points outside the file")
 	}
 	index := make([]byte, n)
-	if _, err := f.ReadAt(index, off); err != nil {
+	if _, err := file.ReadAt(index, off); err != nil {
 		return nil, err
 	}
 	if durable.Checksum(index) != le.Uint32(foot[12:]) {

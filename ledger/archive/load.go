@@ -73,22 +73,22 @@ func (a *Archive) loadSegments() error {
 // dropEmpty removes the newest live segment if it holds no whole record.
 func (a *Archive) dropEmpty(first uint64) (bool, error) {
 	path := livePath(a.segDir(), first)
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		return false, err
 	}
-	defer f.Close()
-	if salt, err := readFileHeader(path, magicLive, f, first); err == nil {
+	defer file.Close()
+	if salt, err := readFileHeader(path, magicLive, file, first); err == nil {
 		var head [recordHeader]byte
-		if _, err := f.ReadAt(head[:], fileHeader); err == nil {
-			rec := make([]byte, recordHeader+int64(min(le32(head[4:]), maxBatch)))
-			n, _ := f.ReadAt(rec, fileHeader)
-			if _, _, err := readRecord(rec[:n], salt); err == nil {
+		if _, err := file.ReadAt(head[:], fileHeader); err == nil {
+			record := make([]byte, recordHeader+int64(min(le32(head[4:]), maxBatch)))
+			n, _ := file.ReadAt(record, fileHeader)
+			if _, _, err := readRecord(record[:n], salt); err == nil {
 				return false, nil
 			}
 		}
 	}
-	s, err := a.scanLive(path, f, first, true)
+	s, err := a.scanLive(path, file, first, true)
 	if err != nil || s != nil && len(s.offsets) > 0 {
 		return false, err
 	}
@@ -111,40 +111,42 @@ func (a *Archive) loadLive(first uint64, newest bool) error {
 		// The crash came between sealing it and removing it.
 		return os.Remove(path)
 	}
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		return err
 	}
-	s, err := a.scanLive(path, f, first, newest)
+	s, err := a.scanLive(path, file, first, newest)
 	if err != nil {
-		return errors.Join(err, f.Close())
+		return errors.Join(err, file.Close())
 	}
 	a.segs = append(a.segs, s)
 	if !newest {
-		return f.Close()
+		return file.Close()
 	}
-	a.file, a.written = f, s.size
+	a.file, a.written = file, s.size
 	return a.syncLocked()
 }
 
 // scanLive reads a live segment and cuts off its torn tail, which only the newest may have.
-func (a *Archive) scanLive(path string, f *os.File, first uint64, newest bool) (*segment, error) {
-	b, err := io.ReadAll(f)
+func (a *Archive) scanLive(
+	path string, file *os.File, first uint64, newest bool,
+) (*segment, error) {
+	data, err := io.ReadAll(file)
 	if err != nil {
 		return nil, err
 	}
-	salt, err := readFileHeader(path, magicLive, f, first)
+	salt, err := readFileHeader(path, magicLive, file, first)
 	if err != nil {
-		if newest && (len(b) < fileHeader || len(strings.Trim(string(b), "\x00")) == 0) {
+		if newest && (len(data) < fileHeader || len(strings.Trim(string(data), "\x00")) == 0) {
 			return nil, nil // it never got its header
 		}
 		return nil, err
 	}
 	s := &segment{path: path, salt: salt, size: fileHeader, first: first, last: first - 1}
-	for int(s.size) < len(b) {
-		record, n, err := readRecord(b[s.size:], salt)
+	for int(s.size) < len(data) {
+		record, n, err := readRecord(data[s.size:], salt)
 		if err != nil {
-			return s, a.cutTail(s, f, b, newest, err)
+			return s, a.cutTail(s, file, data, newest, err)
 		}
 		if record.Pos != s.last+1 || len(s.offsets) > 0 && record.FirstSeq != s.lastSeq+1 {
 			return nil, corruptError(
@@ -172,18 +174,18 @@ func (a *Archive) scanLive(path string, f *os.File, first uint64, newest bool) (
 
 // cutTail removes the incomplete record at s.size, unless whole records follow it: then it is
 // damage.
-func (a *Archive) cutTail(s *segment, f *os.File, b []byte, newest bool, cause error) error {
+func (a *Archive) cutTail(s *segment, file *os.File, data []byte, newest bool, cause error) error {
 	if !newest {
 		return corruptError(s.path, s.size, cureSegment, "%v, and another segment follows", cause)
 	}
-	if at := nextRecord(b, int(s.size)+1, s.salt, s.last); at >= 0 {
+	if at := nextRecord(data, int(s.size)+1, s.salt, s.last); at >= 0 {
 		return corruptError(
 			s.path,
 			s.size,
 			cureSegment,
 			"%v, and batch %d follows whole at %d",
 			cause,
-			le64(b[at+8:]),
+			le64(data[at+8:]),
 			at,
 		)
 	}
@@ -194,18 +196,18 @@ func (a *Archive) cutTail(s *segment, f *os.File, b []byte, newest bool, cause e
 		"offset",
 		s.size,
 		"bytes",
-		int64(len(b))-s.size,
+		int64(len(data))-s.size,
 		"reason",
 		cause,
 	)
-	if err := f.Truncate(s.size); err != nil {
+	if err := file.Truncate(s.size); err != nil {
 		return err
 	}
-	return f.Sync()
+	return file.Sync()
 }
 
-func le64(b []byte) uint64 { return binary.LittleEndian.Uint64(b) }
-func le32(b []byte) uint32 { return binary.LittleEndian.Uint32(b) }
+func le64(data []byte) uint64 { return binary.LittleEndian.Uint64(data) }
+func le32(data []byte) uint32 { return binary.LittleEndian.Uint32(data) }
 
 // checkContiguous checks that no segment is missing.
 func (a *Archive) checkContiguous() error {

@@ -20,9 +20,11 @@ type Iterator struct {
 	salt  uint32
 }
 
-// ReadFrom returns an iterator that begins with the batch at pos. pos may lie just behind the
-// end, for Follow.
-func (a *Archive) ReadFrom(pos uint64) *Iterator { return &Iterator{a: a, next: max(pos, 1)} }
+// ReadFrom returns an iterator that begins with the batch at position. position may lie just behind
+// the end, for Follow.
+func (a *Archive) ReadFrom(position uint64) *Iterator {
+	return &Iterator{a: a, next: max(position, 1)}
+}
 
 // Reader returns an iterator that begins with the batch that holds the event fromSeq, or behind
 // the end if that is still to come.
@@ -131,11 +133,12 @@ func (it *Iterator) loadRecords() error {
 	}
 }
 
-// segmentMoved reports whether the segment that holds pos exists as a file, or is known to be gone.
-func (a *Archive) segmentMoved(pos uint64) bool {
+// segmentMoved reports whether the segment that holds position exists as a file, or is known to be
+// gone.
+func (a *Archive) segmentMoved(position uint64) bool {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	s := a.findSegment(pos)
+	s := a.findSegment(position)
 	if s == nil {
 		return true
 	}
@@ -143,14 +146,14 @@ func (a *Archive) segmentMoved(pos uint64) bool {
 	return err == nil
 }
 
-// readChunk returns whole records beginning with pos, about a block of them.
-func (a *Archive) readChunk(pos uint64) ([]byte, uint32, error) {
+// readChunk returns whole records beginning with position, about a block of them.
+func (a *Archive) readChunk(position uint64) ([]byte, uint32, error) {
 	a.mu.RLock()
 	first, last := a.positionBounds()
-	s := a.findSegment(pos)
+	s := a.findSegment(position)
 	var from, to, written int64
 	if s != nil && !s.sealed {
-		from, to = s.byteSpan(pos)
+		from, to = s.byteSpan(position)
 		written = s.size
 		if a.segs[len(a.segs)-1] == s && a.file != nil {
 			written = a.written
@@ -161,17 +164,19 @@ func (a *Archive) readChunk(pos uint64) ([]byte, uint32, error) {
 	switch {
 	case closed:
 		return nil, 0, ErrClosed
-	case pos > last:
+	case position > last:
 		return nil, 0, io.EOF
-	case pos < first || s == nil:
+	case position < first || s == nil:
 		return nil, 0, fmt.Errorf("%w: batches before %d", ErrDropped, first)
 	case s.sealed:
-		i := sort.Search(len(s.blocks), func(i int) bool { return s.blocks[i].firstPos > pos }) - 1
+		i := sort.Search(len(s.blocks), func(i int) bool {
+			return s.blocks[i].firstPos > position
+		}) - 1
 		body, err := a.unpackBlock(s, s.blocks[i])
 		if err != nil {
 			return nil, 0, err
 		}
-		return skip(body, s, s.blocks[i], pos)
+		return skip(body, s, s.blocks[i], position)
 	case to > written:
 		a.mu.Lock()
 		err := a.flushBuffer()
@@ -180,22 +185,22 @@ func (a *Archive) readChunk(pos uint64) ([]byte, uint32, error) {
 			return nil, 0, err
 		}
 	}
-	f, err := os.Open(s.path)
+	file, err := os.Open(s.path)
 	if err != nil {
 		return nil, 0, err
 	}
-	defer f.Close()
+	defer file.Close()
 	body := make([]byte, to-from)
-	if _, err := f.ReadAt(body, from); err != nil {
+	if _, err := file.ReadAt(body, from); err != nil {
 		return nil, 0, corruptError(s.path, from, cureSegment, "cannot be read: %v", err)
 	}
 	return body, s.salt, nil
 }
 
-// byteSpan returns the bytes of a live segment that hold about a block of records from pos on.
+// byteSpan returns the bytes of a live segment that hold about a block of records from position on.
 // The caller holds mu.
-func (s *segment) byteSpan(pos uint64) (from, to int64) {
-	i := int(pos - s.first)
+func (s *segment) byteSpan(position uint64) (from, to int64) {
+	i := int(position - s.first)
 	from, to = s.offsets[i], s.size
 	j := i + sort.Search(len(s.offsets)-i, func(k int) bool { return s.offsets[i+k] >= from+blockBytes })
 	if j < len(s.offsets) {
@@ -204,8 +209,8 @@ func (s *segment) byteSpan(pos uint64) (from, to int64) {
 	return from, to
 }
 
-func skip(body []byte, s *segment, k block, pos uint64) ([]byte, uint32, error) {
-	for p := k.firstPos; p < pos; p++ {
+func skip(body []byte, s *segment, k block, position uint64) ([]byte, uint32, error) {
+	for p := k.firstPos; p < position; p++ {
 		_, n, err := readRecord(body, s.salt)
 		if err != nil {
 			return nil, 0, corruptError(
@@ -224,13 +229,13 @@ func skip(body []byte, s *segment, k block, pos uint64) ([]byte, uint32, error) 
 
 // unpackBlock reads and checks one block of a sealed segment.
 func (a *Archive) unpackBlock(s *segment, k block) ([]byte, error) {
-	f, err := os.Open(s.path)
+	file, err := os.Open(s.path)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
+	defer file.Close()
 	packed := make([]byte, k.packed)
-	if _, err := f.ReadAt(packed, k.off); err != nil {
+	if _, err := file.ReadAt(packed, k.off); err != nil {
 		return nil, corruptError(s.path, k.off, cureSegment, "cannot be read: %v", err)
 	}
 	if durable.Checksum(packed) != k.sum {

@@ -135,44 +135,52 @@ type Report struct {
 // Verify reads everything that is there now, checking every checksum, and that positions and
 // sequence numbers have no gap. fold, if not nil, is called with each record.
 func (a *Archive) Verify(fold func(Record) error) (Report, error) {
-	var rep Report
+	var report Report
 	first, last := a.Bounds()
 	if last > 0 {
 		iterator := a.ReadFrom(first)
 		for iterator.next <= last {
 			record, err := iterator.Next()
-			if errors.Is(err, ErrDropped) && rep.Records == 0 {
+			if errors.Is(err, ErrDropped) && report.Records == 0 {
 				return a.Verify(fold) // retention was faster
 			}
 			if err != nil {
-				return rep, err
+				return report, err
 			}
-			if rep.Records == 0 {
-				rep.FirstPos, rep.FirstSeq = record.Pos, record.FirstSeq
-			} else if record.FirstSeq != rep.LastSeq+1 {
-				return rep, corruptError(a.segDir(), 0, cureSegment, "batch %d begins with event %d, the one before ends with %d", record.Pos, record.FirstSeq, rep.LastSeq)
+			if report.Records == 0 {
+				report.FirstPos, report.FirstSeq = record.Pos, record.FirstSeq
+			} else if record.FirstSeq != report.LastSeq+1 {
+				return report, corruptError(
+					a.segDir(),
+					0,
+					cureSegment,
+					"batch %d begins with event %d, the one before ends with %d",
+					record.Pos,
+					record.FirstSeq,
+					report.LastSeq,
+				)
 			}
-			rep.Records++
-			rep.Bytes += uint64(len(record.Batch))
-			rep.LastPos, rep.LastSeq = record.Pos, record.LastSeq
+			report.Records++
+			report.Bytes += uint64(len(record.Batch))
+			report.LastPos, report.LastSeq = record.Pos, record.LastSeq
 			if fold != nil {
 				if err := fold(record); err != nil {
-					return rep, fmt.Errorf("batch %d: %w", record.Pos, err)
+					return report, fmt.Errorf("batch %d: %w", record.Pos, err)
 				}
 			}
 		}
 	}
 	snaps, err := a.Snapshots()
 	if err != nil {
-		return rep, err
+		return report, err
 	}
 	for _, snapshot := range snaps {
 		if err := a.readThrough(snapshot); err != nil {
-			return rep, err
+			return report, err
 		}
-		rep.Snapshots++
+		report.Snapshots++
 	}
-	return rep, nil
+	return report, nil
 }
 
 func (a *Archive) readThrough(snapshot SnapshotInfo) error {

@@ -97,7 +97,7 @@ func (a *Archive) writeSealed(s *segment) (*segment, error) {
 }
 
 func (a *Archive) packBlocks(s *segment, in *os.File, out *segment, w io.Writer) error {
-	enc, err := zstd.NewWriter(
+	encoder, err := zstd.NewWriter(
 		nil,
 		zstd.WithEncoderLevel(zstd.SpeedFastest),
 		zstd.WithEncoderConcurrency(1),
@@ -105,28 +105,28 @@ func (a *Archive) packBlocks(s *segment, in *os.File, out *segment, w io.Writer)
 	if err != nil {
 		return err
 	}
-	defer enc.Close()
+	defer encoder.Close()
 	if _, err := w.Write(putFileHeader(magicSealed, s.salt, s.first)); err != nil {
 		return err
 	}
 	off := int64(fileHeader)
-	for pos := s.first; pos <= s.last; {
+	for position := s.first; position <= s.last; {
 		select {
 		case <-a.quit:
 			return ErrClosed
 		default:
 		}
-		from, to := s.byteSpan(pos)
+		from, to := s.byteSpan(position)
 		body := make([]byte, to-from)
 		if _, err := in.ReadAt(body, from); err != nil {
 			return err
 		}
-		k := block{off: off, size: uint32(len(body)), firstPos: pos}
-		pos, err = k.describeBlock(body, s, pos)
+		k := block{off: off, size: uint32(len(body)), firstPos: position}
+		position, err = k.describeBlock(body, s, position)
 		if err != nil {
 			return err
 		}
-		packed := enc.EncodeAll(body, nil)
+		packed := encoder.EncodeAll(body, nil)
 		k.packed, k.sum = uint32(len(packed)), durable.Checksum(packed)
 		if _, err := w.Write(packed); err != nil {
 			return err
@@ -148,19 +148,21 @@ func (a *Archive) packBlocks(s *segment, in *os.File, out *segment, w io.Writer)
 
 // describeBlock fills in what the index says about a block, checking its records once more before
 // the only other copy goes.
-func (k *block) describeBlock(body []byte, s *segment, pos uint64) (uint64, error) {
+func (k *block) describeBlock(body []byte, s *segment, position uint64) (uint64, error) {
 	for len(body) > 0 {
 		record, n, err := readRecord(body, s.salt)
-		if err != nil || record.Pos != pos {
-			return pos, corruptError(s.path, 0, cureSegment, "record of batch %d: %v", pos, err)
+		if err != nil || record.Pos != position {
+			return position, corruptError(
+				s.path, 0, cureSegment, "record of batch %d: %v", position, err,
+			)
 		}
 		if k.count == 0 {
 			k.firstSeq = record.FirstSeq
 		}
 		k.lastSeq, k.at = record.LastSeq, record.At
 		k.count++
-		pos++
+		position++
 		body = body[n:]
 	}
-	return pos, nil
+	return position, nil
 }

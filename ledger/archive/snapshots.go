@@ -33,48 +33,48 @@ type SnapshotInfo struct {
 	path string
 }
 
-func (a *Archive) snapPath(pos, seq uint64) string {
-	return filepath.Join(a.snapDir(), fmt.Sprintf("%020d-%020d.snap", pos, seq))
+func (a *Archive) snapPath(position, seq uint64) string {
+	return filepath.Join(a.snapDir(), fmt.Sprintf("%020d-%020d.snap", position, seq))
 }
 
-// PutSnapshot stores the state after the batch at pos, whose last event is seq, as r encodes
+// PutSnapshot stores the state after the batch at position, whose last event is seq, as r encodes
 // it. It is durable on return.
-func (a *Archive) PutSnapshot(pos, seq uint64, r io.Reader) error {
-	path := a.snapPath(pos, seq)
+func (a *Archive) PutSnapshot(position, seq uint64, r io.Reader) error {
+	path := a.snapPath(position, seq)
 	err := durable.Replace(path, 0o600, func(w io.Writer) error {
-		return writeSnapshot(w, pos, seq, a.opts.Now(), r)
+		return writeSnapshot(w, position, seq, a.opts.Now(), r)
 	})
 	if err != nil {
-		return fmt.Errorf("write the snapshot of batch %d: %w", pos, err)
+		return fmt.Errorf("write the snapshot of batch %d: %w", position, err)
 	}
-	return a.linkSnapshot(pos, seq, path)
+	return a.linkSnapshot(position, seq, path)
 }
 
-func writeSnapshot(w io.Writer, pos, seq uint64, at time.Time, r io.Reader) error {
+func writeSnapshot(w io.Writer, position, seq uint64, at time.Time, r io.Reader) error {
 	le := binary.LittleEndian
 	head := le.AppendUint32([]byte(snapMagic), formatVersion)
-	head = le.AppendUint64(le.AppendUint64(head, pos), seq)
+	head = le.AppendUint64(le.AppendUint64(head, position), seq)
 	head = le.AppendUint64(head, uint64(at.UnixNano()))
 	head = le.AppendUint32(head, durable.Checksum(head))
 	if _, err := w.Write(head); err != nil {
 		return err
 	}
-	cw := &chunkWriter{w: w}
-	enc, err := zstd.NewWriter(
-		cw,
+	writer := &chunkWriter{w: w}
+	encoder, err := zstd.NewWriter(
+		writer,
 		zstd.WithEncoderLevel(zstd.SpeedFastest),
 		zstd.WithEncoderConcurrency(1),
 	)
 	if err != nil {
 		return err
 	}
-	if _, err := io.Copy(enc, r); err != nil {
-		return errors.Join(err, enc.Close())
+	if _, err := io.Copy(encoder, r); err != nil {
+		return errors.Join(err, encoder.Close())
 	}
-	if err := enc.Close(); err != nil {
+	if err := encoder.Close(); err != nil {
 		return err
 	}
-	return cw.endChunk()
+	return writer.endChunk()
 }
 
 type chunkWriter struct {
@@ -94,11 +94,11 @@ func (c *chunkWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (c *chunkWriter) putRecord(b []byte) error {
-	head := binary.LittleEndian.AppendUint32(nil, uint32(len(b)))
-	head = binary.LittleEndian.AppendUint32(head, chunkSum(c.n, b))
+func (c *chunkWriter) putRecord(data []byte) error {
+	head := binary.LittleEndian.AppendUint32(nil, uint32(len(data)))
+	head = binary.LittleEndian.AppendUint32(head, chunkSum(c.n, data))
 	c.n++
-	_, err := c.w.Write(append(head, b...))
+	_, err := c.w.Write(append(head, data...))
 	return err
 }
 
@@ -111,8 +111,8 @@ func (c *chunkWriter) endChunk() error {
 	return c.putRecord(nil)
 }
 
-func chunkSum(n uint32, b []byte) uint32 {
-	return durable.ExtendChecksum(durable.Checksum(binary.LittleEndian.AppendUint32(nil, n)), b)
+func chunkSum(n uint32, data []byte) uint32 {
+	return durable.ExtendChecksum(durable.Checksum(binary.LittleEndian.AppendUint32(nil, n)), data)
 }
 
 // Snapshots lists the snapshots, oldest first.
@@ -121,50 +121,50 @@ func (a *Archive) Snapshots() ([]SnapshotInfo, error) {
 	if err != nil {
 		return nil, err
 	}
-	var out []SnapshotInfo
-	for _, e := range entries {
-		if !strings.HasSuffix(e.Name(), ".snap") {
+	var snapshots []SnapshotInfo
+	for _, entry := range entries {
+		if !strings.HasSuffix(entry.Name(), ".snap") {
 			continue
 		}
-		f, info, err := openSnapshot(filepath.Join(a.snapDir(), e.Name()))
+		file, info, err := openSnapshot(filepath.Join(a.snapDir(), entry.Name()))
 		if err != nil {
 			return nil, err
 		}
-		if err := f.Close(); err != nil {
+		if err := file.Close(); err != nil {
 			return nil, err
 		}
-		out = append(out, info)
+		snapshots = append(snapshots, info)
 	}
-	return out, nil // names sort by position
+	return snapshots, nil // names sort by position
 }
 
 func openSnapshot(path string) (*os.File, SnapshotInfo, error) {
 	fail := func(f *os.File, err error) (*os.File, SnapshotInfo, error) {
 		return nil, SnapshotInfo{}, errors.Join(err, f.Close())
 	}
-	f, err := os.Open(path)
+	file, err := os.Open(path)
 	if err != nil {
 		return nil, SnapshotInfo{}, err
 	}
 	var b [snapHeader]byte
-	if _, err := io.ReadFull(f, b[:]); err != nil || string(b[:8]) != snapMagic {
-		return fail(f, corruptError(path, 0, cureSnapshot, "not a snapshot"))
+	if _, err := io.ReadFull(file, b[:]); err != nil || string(b[:8]) != snapMagic {
+		return fail(file, corruptError(path, 0, cureSnapshot, "not a snapshot"))
 	}
 	le := binary.LittleEndian
 	if v := le.Uint32(b[8:]); v > formatVersion {
-		return fail(f, newerError(path, v))
+		return fail(file, newerError(path, v))
 	}
 	if durable.Checksum(b[:36]) != le.Uint32(b[36:]) {
 		return fail(
-			f,
+			file,
 			corruptError(path, 36, cureSnapshot, "checksum of the header does not match"),
 		)
 	}
-	st, err := f.Stat()
+	st, err := file.Stat()
 	if err != nil {
-		return fail(f, err)
+		return fail(file, err)
 	}
-	return f, SnapshotInfo{
+	return file, SnapshotInfo{
 		Pos:  le.Uint64(b[12:]),
 		Seq:  le.Uint64(b[20:]),
 		At:   time.Unix(0, int64(le.Uint64(b[28:]))).UTC(),
@@ -176,23 +176,23 @@ func openSnapshot(path string) (*os.File, SnapshotInfo, error) {
 // OpenSnapshot returns the state of a snapshot that Snapshots listed. Its content is checked as
 // it is read: io.EOF comes only after everything matched.
 func (a *Archive) OpenSnapshot(snapshot SnapshotInfo) (io.ReadCloser, error) {
-	f, _, err := openSnapshot(a.snapPath(snapshot.Pos, snapshot.Seq))
+	file, _, err := openSnapshot(a.snapPath(snapshot.Pos, snapshot.Seq))
 	if err != nil {
 		return nil, err
 	}
-	cr := &chunkReader{f: f, path: f.Name(), at: snapHeader}
-	dec, err := zstd.NewReader(cr, zstd.WithDecoderConcurrency(1))
+	reader := &chunkReader{f: file, path: file.Name(), at: snapHeader}
+	decoder, err := zstd.NewReader(reader, zstd.WithDecoderConcurrency(1))
 	if err != nil {
-		return nil, errors.Join(err, f.Close())
+		return nil, errors.Join(err, file.Close())
 	}
-	return &snapReader{cr: cr, dec: dec}, nil
+	return &snapReader{cr: reader, dec: decoder}, nil
 }
 
-// SnapshotBefore returns the newest snapshot at or before pos; ok is false when there is none.
-func (a *Archive) SnapshotBefore(pos uint64) (snapshot SnapshotInfo, ok bool, err error) {
+// SnapshotBefore returns the newest snapshot at or before position; ok is false when there is none.
+func (a *Archive) SnapshotBefore(position uint64) (snapshot SnapshotInfo, ok bool, err error) {
 	all, err := a.Snapshots()
 	for _, have := range all {
-		if have.Pos <= pos {
+		if have.Pos <= position {
 			snapshot, ok = have, true
 		}
 	}

@@ -41,30 +41,32 @@ func VerifyChain(dir string, expected []Link, damage func(error)) (ChainReport, 
 	if err != nil && !absent {
 		damage(err)
 	}
-	v := &chainVerifier{damage: damage, path: filepath.Join(dir, chainFolder, linksFile)}
-	v.rep.Head = head
-	v.readLines(lines, whole)
-	v.expect(expected)
-	dec, err := zstd.NewReader(
+	verifier := &chainVerifier{damage: damage, path: filepath.Join(dir, chainFolder, linksFile)}
+	verifier.rep.Head = head
+	verifier.readLines(lines, whole)
+	verifier.expect(expected)
+	decoder, err := zstd.NewReader(
 		nil,
 		zstd.WithDecoderConcurrency(1),
 		zstd.WithDecoderMaxMemory(256<<20),
 	)
 	if err != nil {
-		return v.rep, err
+		return verifier.rep, err
 	}
-	defer dec.Close()
-	x := &examiner{a: &Archive{dir: dir, dec: dec}, damage: v.noteDamage, visit: v.visit}
+	defer decoder.Close()
+	x := &examiner{
+		a: &Archive{dir: dir, dec: decoder}, damage: verifier.noteDamage, visit: verifier.visit,
+	}
 	if err := x.examineSegments(); err != nil {
-		return v.rep, err
+		return verifier.rep, err
 	}
-	v.finish(x.a.segDir())
+	verifier.finish(x.a.segDir())
 	if err := x.examineSnapshots(); err != nil {
-		return v.rep, err
+		return verifier.rep, err
 	}
-	v.verifySnapshots(x.a)
-	v.rep.Report = x.rep
-	return v.rep, nil
+	verifier.verifySnapshots(x.a)
+	verifier.rep.Report = x.rep
+	return verifier.rep, nil
 }
 
 // chainVerifier computes the chain again.
@@ -244,8 +246,8 @@ func (v *chainVerifier) finish(dir string) {
 	default:
 		v.rep.Behind = v.at.Pos - v.rep.Head.Pos
 	}
-	for pos, links := range v.kept {
-		if pos > v.at.Pos && pos > v.rep.Head.Pos {
+	for position, links := range v.kept {
+		if position > v.at.Pos && position > v.rep.Head.Pos {
 			v.damage(corruptError(dir, 0, cureChain,
 				"the archive ends with batch %d, a link of batch %s was kept elsewhere: the end is missing",
 				v.at.Pos, strconv.FormatUint(links[0].Pos, 10)))
@@ -254,10 +256,10 @@ func (v *chainVerifier) finish(dir string) {
 }
 
 // verifySnapshots compares the snapshots that are there with the hashes of their files.
-func (v *chainVerifier) verifySnapshots(a *Archive) {
+func (v *chainVerifier) verifySnapshots(archive *Archive) {
 	newest := map[string]Link{}
 	for _, link := range v.snapshots {
-		newest[a.snapPath(link.Pos, link.Seq)] = link
+		newest[archive.snapPath(link.Pos, link.Seq)] = link
 	}
 	for path, link := range newest {
 		sum, err := hashFile(path)

@@ -188,28 +188,28 @@ func (b *backupRun) openHistory(last *backupManifest, head ledgerHeadline) (*bac
 		if err != nil {
 			return nil, err
 		}
-		st := history.machine.Applied()
-		why := ""
+		cluster := history.machine.Applied()
+		reason := ""
 		switch {
-		case st.Seq == 0:
+		case cluster.Seq == 0:
 			return history, nil
-		case !head.holdsPosition(st.Position()):
-			why = fmt.Sprintf(
+		case !head.holdsPosition(cluster.Position()):
+			reason = fmt.Sprintf(
 				"the ledger no longer holds event %d of the last backup (an older copy was restored)",
-				st.Seq,
+				cluster.Seq,
 			)
-		case head.firstSeq > st.Seq+1:
-			why = fmt.Sprintf(
+		case head.firstSeq > cluster.Seq+1:
+			reason = fmt.Sprintf(
 				"the ledger's archive begins at event %d, behind event %d of the last backup (ledger.retention)",
 				head.firstSeq,
-				st.Seq,
+				cluster.Seq,
 			)
 		default:
 			return history, nil
 		}
 		b.warnUser(
 			"%s: everything is copied into a new history; the earlier backups stay as they are",
-			why,
+			reason,
 		)
 		if err := history.arch.Close(); err != nil {
 			return nil, err
@@ -246,17 +246,17 @@ func (b *backupRun) loadHistory(name string) (*backupHistory, error) {
 // foldHistory folds from the newest snapshot that can be read.
 func (b *backupRun) foldHistory(history *backupHistory) error {
 	first, last := history.arch.Disk.Bounds()
-	pos, err := newestSnapshot(history.arch.Disk, history.machine, 1<<63)
+	position, err := newestSnapshot(history.arch.Disk, history.machine, 1<<63)
 	if err != nil {
 		return err
 	}
-	if pos == 0 && first > 1 {
+	if position == 0 && first > 1 {
 		return fmt.Errorf("it begins at batch %d and has no snapshot that can be read", first)
 	}
-	if pos >= last {
+	if position >= last {
 		return nil
 	}
-	return foldBatches(history.arch.Disk, history.machine, pos, last, b.tell)
+	return foldBatches(history.arch.Disk, history.machine, position, last, b.tell)
 }
 
 // newestSnapshot restores the newest snapshot up to a position that can be read; 0 =
@@ -265,7 +265,7 @@ func newestSnapshot(
 	a *archive.Archive,
 	machine *daemon.Machine,
 	upTo uint64,
-) (pos uint64, err error) {
+) (position uint64, err error) {
 	all, err := a.Snapshots()
 	if err != nil {
 		return 0, err
@@ -339,28 +339,28 @@ func (b *backupRun) copyBatches(
 	}
 	folded := history.machine.Applied().Seq
 	first := from
-	err := b.ledger.batches(ctx, from, head.seq, func(r ledgerBatch) error {
-		b.tell.tellProgress("copying", r.last-first+1, head.seq-first+1, "events")
-		b.rep.NewEvents += r.last - r.first + 1
-		if r.last <= folded {
-			return history.arch.Append(r.position, r.first, r.last, r.events)
+	err := b.ledger.batches(ctx, from, head.seq, func(batch ledgerBatch) error {
+		b.tell.tellProgress("copying", batch.last-first+1, head.seq-first+1, "events")
+		b.rep.NewEvents += batch.last - batch.first + 1
+		if batch.last <= folded {
+			return history.arch.Append(batch.position, batch.first, batch.last, batch.events)
 		}
-		return history.machine.Apply(r.position, daemon.Batch(r.events))
+		return history.machine.Apply(batch.position, daemon.Batch(batch.events))
 	})
 	return head, err
 }
 
 // checkFold compares the copy's fold with the ledger's state.
 func (b *backupRun) checkFold(history *backupHistory, head ledgerHeadline) error {
-	st := history.machine.Applied()
-	if err := st.Check(); err != nil {
-		return fmt.Errorf("%w: event %d: %w", errBackupDiffers, st.Seq, err)
+	cluster := history.machine.Applied()
+	if err := cluster.Check(); err != nil {
+		return fmt.Errorf("%w: event %d: %w", errBackupDiffers, cluster.Seq, err)
 	}
-	if st.Seq != head.seq {
+	if cluster.Seq != head.seq {
 		return fmt.Errorf(
 			"%w: it ends at event %d, the ledger at %d",
 			errBackupDiffers,
-			st.Seq,
+			cluster.Seq,
 			head.seq,
 		)
 	}
@@ -371,11 +371,11 @@ func (b *backupRun) checkFold(history *backupHistory, head ledgerHeadline) error
 			state.SnapshotVersion,
 		)
 	}
-	if got := st.Hash(); got != head.hash {
+	if got := cluster.Hash(); got != head.hash {
 		return fmt.Errorf(
 			"%w: at event %d it has the hash %x, the ledger %x; move %s away and begin another folder",
 			errBackupDiffers,
-			st.Seq,
+			cluster.Seq,
 			got,
 			head.hash,
 			b.folder.dir,
@@ -617,10 +617,10 @@ func plainFiles(dir string) ([]string, error) {
 		return nil, err
 	}
 	var out []string
-	for _, e := range entries {
-		info, err := os.Stat(filepath.Join(dir, e.Name()))
-		if err == nil && info.Mode().IsRegular() && !strings.HasPrefix(e.Name(), ".") {
-			out = append(out, e.Name())
+	for _, entry := range entries {
+		info, err := os.Stat(filepath.Join(dir, entry.Name()))
+		if err == nil && info.Mode().IsRegular() && !strings.HasPrefix(entry.Name(), ".") {
+			out = append(out, entry.Name())
 		}
 	}
 	return out, nil

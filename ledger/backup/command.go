@@ -66,30 +66,30 @@ type backupOptions struct {
 // Command is musterd backup of a release.
 func Command(release string, args []string, out, errOut io.Writer) int {
 	fs := pflag.NewFlagSet("musterd backup", pflag.ContinueOnError)
-	o := &backupOptions{release: release}
-	fs.StringVar(&o.folder, "to", "", "`folder` of backups")
-	return backupVerb{fs, o, backupUsage, "--to", makeBackup}.run(args, out, errOut)
+	options := &backupOptions{release: release}
+	fs.StringVar(&options.folder, "to", "", "`folder` of backups")
+	return backupVerb{fs, options, backupUsage, "--to", makeBackup}.run(args, out, errOut)
 }
 
 // RestoreCommand is musterd restore.
 func RestoreCommand(args []string, out, errOut io.Writer) int {
-	fs := pflag.NewFlagSet("musterd restore", pflag.ContinueOnError)
-	o := &backupOptions{}
-	fs.StringVar(&o.folder, "from", "", "`folder` of backups")
-	fs.StringVar(
-		&o.at,
+	flags := pflag.NewFlagSet("musterd restore", pflag.ContinueOnError)
+	options := &backupOptions{}
+	flags.StringVar(&options.folder, "from", "", "`folder` of backups")
+	flags.StringVar(
+		&options.at,
 		"at",
 		"",
 		"`name` of a backup, or a local time: the newest backup that is not younger; the newest of all if not given",
 	)
-	fs.BoolVar(
-		&o.check,
+	flags.BoolVar(
+		&options.check,
 		"check",
 		false,
 		"fold the backup, read everything that belongs to it, and restore nothing",
 	)
-	fs.BoolVar(&o.list, "list", false, "list the backups")
-	return backupVerb{fs, o, restoreUsage, "--from", restoreBackup}.run(args, out, errOut)
+	flags.BoolVar(&options.list, "list", false, "list the backups")
+	return backupVerb{flags, options, restoreUsage, "--from", restoreBackup}.run(args, out, errOut)
 }
 
 // backupVerb is one of the commands.
@@ -103,30 +103,30 @@ type backupVerb struct {
 
 // run reads the command line and runs the command.
 func (v backupVerb) run(args []string, out, errOut io.Writer) int {
-	fs, o := v.fs, v.o
-	name := fs.Name()
-	fs.SetOutput(errOut)
-	conffile.AddFlag(fs, &o.config, "muster.yaml `file`")
-	fs.BoolVar(&o.json, "json", false, "report as JSON")
-	help := fs.BoolP("help", "h", false, "print this help and exit")
-	fs.Usage = func() { fmt.Fprint(errOut, v.usage, fs.FlagUsages()) }
-	err := fs.Parse(args)
+	flags, options := v.fs, v.o
+	name := flags.Name()
+	flags.SetOutput(errOut)
+	conffile.AddFlag(flags, &options.config, "muster.yaml `file`")
+	flags.BoolVar(&options.json, "json", false, "report as JSON")
+	help := flags.BoolP("help", "h", false, "print this help and exit")
+	flags.Usage = func() { fmt.Fprint(errOut, v.usage, flags.FlagUsages()) }
+	err := flags.Parse(args)
 	if errors.Is(err, pflag.ErrHelp) || (err == nil && *help) {
-		fmt.Fprint(out, v.usage, fs.FlagUsages())
+		fmt.Fprint(out, v.usage, flags.FlagUsages())
 		return 0
 	}
 	switch {
 	case err != nil:
-	case fs.NArg() > 0:
-		err = fmt.Errorf("unknown argument %q (see %s --help)", fs.Arg(0), name)
-	case o.folder == "":
+	case flags.NArg() > 0:
+		err = fmt.Errorf("unknown argument %q (see %s --help)", flags.Arg(0), name)
+	case options.folder == "":
 		err = fmt.Errorf("%s is required (see %s --help)", v.folderFlag, name)
-	case o.check && o.list:
+	case options.check && options.list:
 		err = errors.New("--check and --list exclude each other")
 	default:
-		o.folder, err = filepath.Abs(o.folder)
+		options.folder, err = filepath.Abs(options.folder)
 		if err == nil {
-			o.config, err = filepath.Abs(o.config)
+			options.config, err = filepath.Abs(options.config)
 		}
 	}
 	if err != nil {
@@ -135,7 +135,7 @@ func (v backupVerb) run(args []string, out, errOut io.Writer) int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	if err := v.do(ctx, o, out, errOut); err != nil {
+	if err := v.do(ctx, options, out, errOut); err != nil {
 		fmt.Fprintf(errOut, "%s: %v\n", name, err)
 		return 1
 	}
@@ -143,95 +143,97 @@ func (v backupVerb) run(args []string, out, errOut io.Writer) int {
 }
 
 // makeBackup is musterd backup behind its command line.
-func makeBackup(ctx context.Context, o *backupOptions, out, errOut io.Writer) (err error) {
-	cfg, err := conffile.Load(o.config)
+func makeBackup(ctx context.Context, options *backupOptions, out, errOut io.Writer) (err error) {
+	config, err := conffile.Load(options.config)
 	if err != nil {
 		return err
 	}
-	folder, err := openBackups(o.folder, true)
+	folder, err := openBackups(options.folder, true)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, folder.close()) }()
-	ledger, err := openLedgerReader(ctx, cfg)
+	ledger, err := openLedgerReader(ctx, config)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, ledger.close()) }()
 	run := &backupRun{
-		cfg:     cfg,
-		config:  o.config,
+		cfg:     config,
+		config:  options.config,
 		folder:  folder,
 		ledger:  ledger,
 		tell:    &teller{out: errOut},
 		now:     time.Now,
-		release: o.release,
+		release: options.release,
 	}
-	rep, err := run.run(ctx)
+	report, err := run.run(ctx)
 	if err != nil {
 		return err
 	}
-	if o.json {
-		return writeReport(out, rep)
+	if options.json {
+		return writeReport(out, report)
 	}
-	fmt.Fprintf(out, "backup %s of cluster %s in %s\n", rep.Backup, rep.Cluster, rep.Folder)
+	fmt.Fprintf(
+		out, "backup %s of cluster %s in %s\n", report.Backup, report.Cluster, report.Folder,
+	)
 	fmt.Fprintf(
 		out,
 		"up to event %d of %s; new: %d events, %d scripts and environments, %d of %d files\n",
-		rep.Event,
-		rep.EventAt.Format(time.RFC3339),
-		rep.NewEvents,
-		rep.NewContents,
-		rep.NewFiles,
-		rep.Files,
+		report.Event,
+		report.EventAt.Format(time.RFC3339),
+		report.NewEvents,
+		report.NewContents,
+		report.NewFiles,
+		report.Files,
 	)
-	fmt.Fprintf(out, "the copy folds to the ledger's state: %s\n", rep.State)
-	return writeWarnings(out, rep.Warnings)
+	fmt.Fprintf(out, "the copy folds to the ledger's state: %s\n", report.State)
+	return writeWarnings(out, report.Warnings)
 }
 
 // restoreBackup is musterd restore behind its command line.
-func restoreBackup(ctx context.Context, o *backupOptions, out, errOut io.Writer) (err error) {
-	folder, err := openBackups(o.folder, false)
+func restoreBackup(ctx context.Context, options *backupOptions, out, errOut io.Writer) (err error) {
+	folder, err := openBackups(options.folder, false)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, folder.close()) }()
-	if o.list {
-		return listBackups(folder, o.json, out)
+	if options.list {
+		return listBackups(folder, options.json, out)
 	}
-	manifest, err := folder.pickBackup(o.at)
+	manifest, err := folder.pickBackup(options.at)
 	if err != nil {
 		return err
 	}
 	run := &restoreRun{
 		folder: folder,
 		m:      manifest,
-		config: o.config,
+		config: options.config,
 		tell:   &teller{out: errOut},
 		now:    time.Now,
 	}
-	if o.check {
-		rep, err := run.check()
-		if err == nil && o.json {
-			return writeReport(out, rep)
+	if options.check {
+		report, err := run.check()
+		if err == nil && options.json {
+			return writeReport(out, report)
 		}
 		if err == nil {
 			fmt.Fprintf(
 				out,
 				"backup %s of cluster %s is whole: it folds to event %d of %s with the state that was backed up\n",
-				rep.Backup,
-				rep.Cluster,
-				rep.Event,
-				rep.EventAt.Format(time.RFC3339),
+				report.Backup,
+				report.Cluster,
+				report.Event,
+				report.EventAt.Format(time.RFC3339),
 			)
 		}
-		return errors.Join(err, writeWarnings(out, rep.Warnings))
+		return errors.Join(err, writeWarnings(out, report.Warnings))
 	}
 	rep, err := run.run(ctx)
 	if err != nil {
 		return err
 	}
-	if o.json {
+	if options.json {
 		return writeReport(out, rep)
 	}
 	fmt.Fprintf(
@@ -266,10 +268,10 @@ func writeWarnings(out io.Writer, all []string) error {
 	return nil
 }
 
-func writeReport(out io.Writer, rep any) error {
-	enc := json.NewEncoder(out)
-	enc.SetIndent("", "  ")
-	return enc.Encode(rep)
+func writeReport(out io.Writer, reply any) error {
+	encoder := json.NewEncoder(out)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(reply)
 }
 
 // listBackups is musterd restore --list.
@@ -293,15 +295,15 @@ func listBackups(folder *backupFolder, asJSON bool, out io.Writer) error {
 		"EVENT_AT",
 		"HISTORY",
 	)
-	for _, m := range all {
+	for _, manifest := range all {
 		fmt.Fprintf(
 			out,
 			"%-20s  %-12s  %10d  %-20s  %s\n",
-			m.Name,
-			m.Cluster,
-			m.Event,
-			m.At.Format(time.RFC3339),
-			m.History,
+			manifest.Name,
+			manifest.Cluster,
+			manifest.Event,
+			manifest.At.Format(time.RFC3339),
+			manifest.History,
 		)
 	}
 	return nil

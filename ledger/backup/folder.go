@@ -98,10 +98,10 @@ type fileOwner struct {
 
 const backupSuffix = ".json"
 
-func (b *backupFolder) manifestsDir() string        { return filepath.Join(b.dir, "backups") }
-func (b *backupFolder) contentsDir() string         { return filepath.Join(b.dir, "content") }
-func (b *backupFolder) historyPath(n string) string { return filepath.Join(b.dir, n) }
-func (b *backupFolder) filePath(sum string) string  { return filepath.Join(b.dir, "files", sum) }
+func (b *backupFolder) manifestsDir() string           { return filepath.Join(b.dir, "backups") }
+func (b *backupFolder) contentsDir() string            { return filepath.Join(b.dir, "content") }
+func (b *backupFolder) historyPath(name string) string { return filepath.Join(b.dir, name) }
+func (b *backupFolder) filePath(sum string) string     { return filepath.Join(b.dir, "files", sum) }
 
 // openBackups opens a folder of backups; with make it may be empty or absent.
 func openBackups(dir string, create bool) (*backupFolder, error) {
@@ -163,7 +163,7 @@ func (b *backupFolder) listBackups() ([]*backupManifest, error) {
 	if err != nil {
 		return nil, err
 	}
-	var out []*backupManifest
+	var manifests []*backupManifest
 	for _, e := range entries {
 		name, is := strings.CutSuffix(e.Name(), backupSuffix)
 		if !is || strings.HasPrefix(name, ".") {
@@ -173,13 +173,13 @@ func (b *backupFolder) listBackups() ([]*backupManifest, error) {
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, manifest)
+		manifests = append(manifests, manifest)
 	}
 	slices.SortFunc(
-		out,
+		manifests,
 		func(p, q *backupManifest) int { return cmp.Or(p.Made.Compare(q.Made), cmp.Compare(p.Name, q.Name)) },
 	)
-	return out, nil
+	return manifests, nil
 }
 
 // readManifest reads one backup's manifest.
@@ -255,9 +255,9 @@ func (b *backupFolder) pickBackup(at string) (*backupManifest, error) {
 	if at == "" {
 		return all[len(all)-1], nil
 	}
-	for _, m := range all {
-		if m.Name == at {
-			return m, nil
+	for _, manifest := range all {
+		if manifest.Name == at {
+			return manifest, nil
 		}
 	}
 	when, err := time.ParseInLocation("2006-01-02T15:04:05", at, time.Local)
@@ -273,9 +273,9 @@ func (b *backupFolder) pickBackup(at string) (*backupManifest, error) {
 			)
 		}
 	}
-	for _, m := range slices.Backward(all) {
-		if !m.Made.After(when) {
-			return m, nil
+	for _, manifest := range slices.Backward(all) {
+		if !manifest.Made.After(when) {
+			return manifest, nil
 		}
 	}
 	return nil, fmt.Errorf(

@@ -171,9 +171,9 @@ func (r *restoreRun) run(ctx context.Context) (_ restoreReport, err error) {
 
 // configPath is the muster.yaml that is there, or else the backup's.
 func (r *restoreRun) configPath() (*conffile.Config, error) {
-	cfg, err := conffile.Load(r.config)
+	config, err := conffile.Load(r.config)
 	if !errors.Is(err, fs.ErrNotExist) {
-		return cfg, err
+		return config, err
 	}
 	for _, file := range r.m.Files {
 		if file.Kind != kindConfig {
@@ -330,13 +330,13 @@ func (r *restoreRun) prepareLedger(plan *restorePlan) error {
 	if err != nil {
 		return err
 	}
-	st := machine.Applied()
+	cluster := machine.Applied()
 	_, err = arch.Sync()
 	err = errors.Join(err, blobs.Sync())
 	if err != nil {
 		return errors.Join(err, arch.Close(), blobs.Close())
 	}
-	if n := countMissing(st, blobs); n > 0 {
+	if n := countMissing(cluster, blobs); n > 0 {
 		r.rep.Warnings = append(
 			r.rep.Warnings,
 			fmt.Sprintf(
@@ -372,12 +372,12 @@ func (r *restoreRun) prepareLedger(plan *restorePlan) error {
 }
 
 // countMissing counts the contents that jobs need which are not over.
-func countMissing(st *state.State, blobs *store.Blobs) int {
+func countMissing(cluster *state.State, blobs *store.Blobs) int {
 	missing := map[spec.Hash]bool{}
-	st.Jobs.Range(func(_ uint64, job *state.Job) bool {
-		for _, h := range []spec.Hash{job.Spec.Script, job.Spec.Env} {
-			if h != (spec.Hash{}) && !job.State.Terminal() && !blobs.Has(h) {
-				missing[h] = true
+	cluster.Jobs.Range(func(_ uint64, job *state.Job) bool {
+		for _, hash := range []spec.Hash{job.Spec.Script, job.Spec.Env} {
+			if hash != (spec.Hash{}) && !job.State.Terminal() && !blobs.Has(hash) {
+				missing[hash] = true
 			}
 		}
 		return true
@@ -414,7 +414,7 @@ func (r *restoreRun) copyLedger(
 // with the one that was backed up.
 func (r *restoreRun) foldHistory(
 	to daemon.Archive,
-	put func(pos, seq uint64, state io.Reader) error,
+	put func(position, seq uint64, state io.Reader) error,
 	machine *daemon.Machine,
 ) (err error) {
 	from, err := store.OpenArchive(r.folder.historyPath(r.m.History), slog.New(slog.DiscardHandler))
@@ -437,22 +437,22 @@ func (r *restoreRun) foldHistory(
 		return err
 	}
 	for iterator := from.Disk.ReadFrom(first); ; {
-		b, err := iterator.Next()
-		if errors.Is(err, io.EOF) || err == nil && b.Pos > r.m.Position {
+		record, err := iterator.Next()
+		if errors.Is(err, io.EOF) || err == nil && record.Pos > r.m.Position {
 			return r.checkFold(machine.Applied())
 		}
 		if err != nil {
 			return fmt.Errorf("%w: %w", errBackupBroken, err)
 		}
-		if b.Pos <= start {
-			err = to.Append(b.Pos, b.FirstSeq, b.LastSeq, b.Batch)
+		if record.Pos <= start {
+			err = to.Append(record.Pos, record.FirstSeq, record.LastSeq, record.Batch)
 		} else {
-			err = machine.Apply(b.Pos, daemon.Batch(b.Batch))
+			err = machine.Apply(record.Pos, daemon.Batch(record.Batch))
 		}
 		if err != nil {
-			return fmt.Errorf("batch %d: %w", b.Pos, err)
+			return fmt.Errorf("batch %d: %w", record.Pos, err)
 		}
-		r.tell.tellProgress("folding", b.Pos-first+1, r.m.Position-first+1, "batches")
+		r.tell.tellProgress("folding", record.Pos-first+1, r.m.Position-first+1, "batches")
 	}
 }
 
@@ -460,7 +460,7 @@ func (r *restoreRun) foldHistory(
 // when it was first copied; its position is where folding starts.
 func (r *restoreRun) startOf(
 	from *archive.Archive,
-	put func(pos, seq uint64, state io.Reader) error,
+	put func(position, seq uint64, state io.Reader) error,
 	machine *daemon.Machine,
 	first uint64,
 ) (uint64, error) {
@@ -495,15 +495,15 @@ func (r *restoreRun) startOf(
 }
 
 // checkFold compares the state with the one that was backed up.
-func (r *restoreRun) checkFold(st *state.State) error {
-	if err := st.Check(); err != nil {
-		return fmt.Errorf("%w: event %d: %w", errRestoreDiffers, st.Seq, err)
+func (r *restoreRun) checkFold(cluster *state.State) error {
+	if err := cluster.Check(); err != nil {
+		return fmt.Errorf("%w: event %d: %w", errRestoreDiffers, cluster.Seq, err)
 	}
-	if st.Seq != r.m.Event {
+	if cluster.Seq != r.m.Event {
 		return fmt.Errorf(
 			"%w: it ends at event %d instead of %d",
 			errRestoreDiffers,
-			st.Seq,
+			cluster.Seq,
 			r.m.Event,
 		)
 	}
@@ -517,11 +517,11 @@ func (r *restoreRun) checkFold(st *state.State) error {
 		)
 		return nil
 	}
-	if got := fmt.Sprintf("%x", st.Hash()); got != r.m.State {
+	if got := fmt.Sprintf("%x", cluster.Hash()); got != r.m.State {
 		return fmt.Errorf(
 			"%w: event %d has the hash %s instead of %s: restore another backup with --at",
 			errRestoreDiffers,
-			st.Seq,
+			cluster.Seq,
 			got,
 			r.m.State,
 		)
@@ -667,19 +667,21 @@ func (r *restoreRun) placeOf(file backupFile) (string, error) {
 // refuseLiving refuses a restore where another controller of the group has the ledger:
 // this one is taken in again with an empty state folder and gets everything from there.
 func (r *restoreRun) refuseLiving(ctx context.Context, plan *restorePlan) error {
-	cfg := *r.cfg
-	if fileAbsent(cfg.SlurmConf) {
+	config := *r.cfg
+	if fileAbsent(config.SlurmConf) {
 		var err error
-		cfg.SlurmConf, err = r.prepareFolder(plan, kindSlurm, "conf", filepath.Base(cfg.SlurmConf))
+		config.SlurmConf, err = r.prepareFolder(
+			plan, kindSlurm, "conf", filepath.Base(config.SlurmConf),
+		)
 		if err != nil {
 			return err
 		}
 	}
-	who, self, err := conffile.ReadControllers(&cfg)
+	who, self, err := conffile.ReadControllers(&config)
 	if err != nil || self == nil {
 		return err
 	}
-	tls := cfg.TLS.Dir
+	tls := config.TLS.Dir
 	if fileAbsent(filepath.Join(tls, "ca.crt")) {
 		tls, err = r.prepareFolder(plan, kindTLS, "tls", "")
 		if err != nil {
@@ -694,14 +696,14 @@ func (r *restoreRun) refuseLiving(ctx context.Context, plan *restorePlan) error 
 			err,
 		)
 	}
-	for _, a := range peers.NewAsker(*self, who, source).AskOthers(ctx) {
-		if a.Err == nil && !a.Standing.Waits {
+	for _, answer := range peers.NewAsker(*self, who, source).AskOthers(ctx) {
+		if answer.Err == nil && !answer.Standing.Waits {
 			return fmt.Errorf(
 				"%w: %s at %s; start this one with an empty state folder, and it gets everything from there; "+
 					"to go back to the backup all the same, stop the others and move their state folders aside first",
 				errGroupLives,
-				a.Of.Name,
-				a.Of.Address,
+				answer.Of.Name,
+				answer.Of.Address,
 			)
 		}
 	}
@@ -811,11 +813,11 @@ func (r *restoreRun) moveIntoPlace(plan *restorePlan) error {
 // listSteps are what is to be done, in order.
 func (p *restorePlan) listSteps() []func() error {
 	var out []func() error
-	for _, m := range p.Moves {
-		out = append(out, func() error { return moveFolder(m) })
+	for _, move := range p.Moves {
+		out = append(out, func() error { return moveFolder(move) })
 	}
-	for _, f := range p.Files {
-		out = append(out, func() error { return placeFile(f) })
+	for _, file := range p.Files {
+		out = append(out, func() error { return placeFile(file) })
 	}
 	for _, dir := range p.Remove {
 		out = append(out, func() error { return os.RemoveAll(dir) })
@@ -901,8 +903,8 @@ func (r *restoreRun) check() (_ restoreReport, err error) {
 	}
 	r.rep = r.newReport()
 	r.rep.Checked = true
-	for _, f := range r.m.Files {
-		if _, err := r.folder.readContent(f); err != nil {
+	for _, file := range r.m.Files {
+		if _, err := r.folder.readContent(file); err != nil {
 			return r.rep, err
 		}
 	}

@@ -47,8 +47,8 @@ type ledgerHeadline struct {
 
 // holdsPosition tells whether another position is part of the ledger's history.
 func (h ledgerHeadline) holdsPosition(p event.Position) bool {
-	st := &state.State{Seq: h.seq, Epochs: h.epochs}
-	return st.HasSeen(p.Epoch, p.Seq)
+	cluster := &state.State{Seq: h.seq, Epochs: h.epochs}
+	return cluster.HasSeen(p.Epoch, p.Seq)
 }
 
 // ledgerReader is a ledger that is backed up: of a controller that runs, or of a state
@@ -65,7 +65,7 @@ type ledgerReader interface {
 	batches(ctx context.Context, from, upTo uint64, each func(b ledgerBatch) error) error
 	// content gives a script or an environment; an error that wraps errContentGone says
 	// that the ledger no longer has it.
-	content(ctx context.Context, h spec.Hash) ([]byte, error)
+	content(ctx context.Context, hash spec.Hash) ([]byte, error)
 	close() error
 }
 
@@ -80,11 +80,11 @@ type ledgerBatch struct {
 
 // openLedgerReader opens the ledger of a configuration: that of the controller which
 // answers at the socket, or of the one that leads its group, else the state folder's.
-func openLedgerReader(ctx context.Context, cfg *conffile.Config) (ledgerReader, error) {
-	if !controllerRuns(ctx, cfg) {
-		return openStoppedLedger(cfg)
+func openLedgerReader(ctx context.Context, config *conffile.Config) (ledgerReader, error) {
+	if !controllerRuns(ctx, config) {
+		return openStoppedLedger(config)
 	}
-	conn, at, err := dialLedger(ctx, cfg)
+	conn, at, err := dialLedger(ctx, config)
 	if err != nil {
 		return nil, err
 	}
@@ -95,21 +95,21 @@ func openLedgerReader(ctx context.Context, cfg *conffile.Config) (ledgerReader, 
 // group that leads: the socket of a standby takes the calls of tools only.
 func dialLedger(
 	ctx context.Context,
-	cfg *conffile.Config,
+	config *conffile.Config,
 ) (conn *grpc.ClientConn, at string, err error) {
-	who, self, err := conffile.ReadControllers(cfg)
+	who, self, err := conffile.ReadControllers(config)
 	if err != nil || self == nil {
-		conn, err := grpcx.DialUnix(cfg.Socket)
-		return conn, cfg.Socket, err
+		conn, err := grpcx.DialUnix(config.Socket)
+		return conn, config.Socket, err
 	}
-	source, err := pki.LoadSource(pki.Dir(cfg.TLS.Dir))
+	source, err := pki.LoadSource(pki.Dir(config.TLS.Dir))
 	if err != nil {
-		return nil, "", fmt.Errorf("this host's certificate in %s: %w", cfg.TLS.Dir, err)
+		return nil, "", fmt.Errorf("this host's certificate in %s: %w", config.TLS.Dir, err)
 	}
 	conn, at, err = peers.NewAsker(*self, who, source).DialLeader(ctx)
 	if conn == nil && err == nil {
-		conn, err = grpcx.DialUnix(cfg.Socket)
-		at = cfg.Socket + " (no other controller leads: muster controllers)"
+		conn, err = grpcx.DialUnix(config.Socket)
+		at = config.Socket + " (no other controller leads: muster controllers)"
 	}
 	return conn, at, err
 }
@@ -120,9 +120,9 @@ const endPatience = 10 * time.Second
 
 // controllerRuns tells whether a controller listens at the socket. One that was killed
 // listens until its memory is freed, and is waited for.
-func controllerRuns(ctx context.Context, cfg *conffile.Config) bool {
+func controllerRuns(ctx context.Context, config *conffile.Config) bool {
 	for began := time.Now(); ; {
-		pid, err := findListener(cfg.Socket)
+		pid, err := findListener(config.Socket)
 		if err != nil {
 			return false
 		}
@@ -192,24 +192,27 @@ func (r *runningLedger) headline(ctx context.Context) (ledgerHeadline, error) {
 	return headlineOf(first)
 }
 
-func headlineOf(m *apiv1.LedgerStateReply) (ledgerHeadline, error) {
+func headlineOf(message *apiv1.LedgerStateReply) (ledgerHeadline, error) {
 	headline := ledgerHeadline{
-		cluster:  m.GetCluster(),
-		position: m.GetPosition(),
-		seq:      m.GetSeq(),
-		at:       spec.Instant(m.GetAt()),
-		version:  m.GetHashVersion(),
-		firstSeq: m.GetFirstSeq(),
+		cluster:  message.GetCluster(),
+		position: message.GetPosition(),
+		seq:      message.GetSeq(),
+		at:       spec.Instant(message.GetAt()),
+		version:  message.GetHashVersion(),
+		firstSeq: message.GetFirstSeq(),
 	}
-	if len(m.GetClusterUuid()) != len(headline.uuid) || len(m.GetHash()) != len(headline.hash) {
+	if len(message.GetClusterUuid()) != len(headline.uuid) ||
+		len(message.GetHash()) != len(headline.hash) {
 		return headline, errors.New(
 			"the controller's answer does not name its state: run the same release of musterd",
 		)
 	}
-	copy(headline.uuid[:], m.GetClusterUuid())
-	copy(headline.hash[:], m.GetHash())
-	for _, e := range m.GetEpochs() {
-		headline.epochs = append(headline.epochs, state.Epoch{Value: e.GetValue(), Seq: e.GetSeq()})
+	copy(headline.uuid[:], message.GetClusterUuid())
+	copy(headline.hash[:], message.GetHash())
+	for _, epoch := range message.GetEpochs() {
+		headline.epochs = append(
+			headline.epochs, state.Epoch{Value: epoch.GetValue(), Seq: epoch.GetSeq()},
+		)
 	}
 	return headline, nil
 }
@@ -243,11 +246,11 @@ type chunkReceiver struct {
 
 func (c *chunkReceiver) Read(p []byte) (int, error) {
 	for len(c.rest) == 0 {
-		m, err := c.from.Recv()
+		message, err := c.from.Recv()
 		if err != nil {
 			return 0, err
 		}
-		c.rest = m.GetData()
+		c.rest = message.GetData()
 	}
 	n := copy(p, c.rest)
 	c.rest = c.rest[n:]
@@ -317,9 +320,9 @@ func (r *runningLedger) streamSome(
 }
 
 func (r *runningLedger) content(ctx context.Context, hash spec.Hash) ([]byte, error) {
-	rep, err := r.client.Content(ctx, &apiv1.ContentRequest{Hash: hash[:]})
+	reply, err := r.client.Content(ctx, &apiv1.ContentRequest{Hash: hash[:]})
 	if err == nil {
-		return rep.GetData(), nil
+		return reply.GetData(), nil
 	}
 	if _, alive := r.headline(ctx); alive != nil {
 		return nil, r.blameServer(err)
@@ -338,8 +341,8 @@ type stoppedLedger struct {
 	machine *daemon.Machine
 }
 
-func openStoppedLedger(cfg *conffile.Config) (_ ledgerReader, err error) {
-	folder := &care.Care{State: cfg.StateDir, Archive: cfg.Ledger.ArchiveDir, Out: io.Discard}
+func openStoppedLedger(config *conffile.Config) (_ ledgerReader, err error) {
+	folder := &care.Care{State: config.StateDir, Archive: config.Ledger.ArchiveDir, Out: io.Discard}
 	codec, err := event.NewCodec()
 	if err != nil {
 		return nil, err
@@ -351,14 +354,14 @@ func openStoppedLedger(cfg *conffile.Config) (_ ledgerReader, err error) {
 		return nil, fmt.Errorf(
 			"%w: there is nothing to back up in %s, and no controller answers at %s",
 			err,
-			cfg.StateDir,
-			cfg.Socket,
+			config.StateDir,
+			config.Socket,
 		)
 	case errors.Is(err, log.ErrLocked):
 		return nil, fmt.Errorf(
 			"%w, and no controller answers at %s: wait until it has started, or until its end",
 			err,
-			cfg.Socket,
+			config.Socket,
 		)
 	case err != nil:
 		return nil, err
@@ -396,7 +399,7 @@ func openStoppedLedger(cfg *conffile.Config) (_ ledgerReader, err error) {
 	if stopped.machine.Applied().Seq == 0 {
 		return nil, fmt.Errorf(
 			"the ledger in %s is empty: there is nothing to back up",
-			cfg.StateDir,
+			config.StateDir,
 		)
 	}
 	return stopped, nil
@@ -422,23 +425,23 @@ func (s *stoppedLedger) close() error {
 }
 
 func (s *stoppedLedger) headline(context.Context) (ledgerHeadline, error) {
-	st := s.machine.Applied()
+	cluster := s.machine.Applied()
 	stats := s.arch.Disk.Stats()
 	position := stats.LastPos
-	for _, b := range s.tail.Batches {
-		if b.First > stats.LastSeq && b.Last <= st.Seq {
+	for _, batch := range s.tail.Batches {
+		if batch.First > stats.LastSeq && batch.Last <= cluster.Seq {
 			position++
 		}
 	}
 	return ledgerHeadline{
-		cluster:  st.ClusterName,
-		uuid:     st.UUID,
+		cluster:  cluster.ClusterName,
+		uuid:     cluster.UUID,
 		position: position,
-		seq:      st.Seq,
-		at:       st.At,
-		hash:     st.Hash(),
+		seq:      cluster.Seq,
+		at:       cluster.At,
+		hash:     cluster.Hash(),
 		version:  state.SnapshotVersion,
-		epochs:   st.Epochs,
+		epochs:   cluster.Epochs,
 		firstSeq: stats.FirstSeq,
 	}, nil
 }

@@ -50,12 +50,12 @@ func (x *examiner) noteDamage(path string, off int64, format string, args ...any
 // what a crash left; the log brings it again.
 func (x *examiner) examineFile(id uint32, newest bool) {
 	path := blobPath(x.dir, id)
-	b, err := os.ReadFile(path)
+	data, err := os.ReadFile(path)
 	if err != nil {
 		x.damage(err)
 		return
 	}
-	salt, err := checkHeader(path, id, b)
+	salt, err := checkHeader(path, id, data)
 	switch {
 	case errors.Is(err, errNoHeader) && newest:
 		return
@@ -67,15 +67,15 @@ func (x *examiner) examineFile(id uint32, newest bool) {
 		return
 	}
 	x.rep.Files++
-	found, end := x.findRecords(path, b, salt)
+	found, end := x.findRecords(path, data, salt)
 	entries := readIndex(x.dir, id)
 	if entries == nil {
-		if end < int64(len(b)) && !newest {
+		if end < int64(len(data)) && !newest {
 			x.noteDamage(
 				path,
 				end,
 				"%d bytes that are no record, and another file follows",
-				int64(len(b))-end,
+				int64(len(data))-end,
 			)
 		}
 		return
@@ -128,22 +128,23 @@ func (x *examiner) findRecords(
 var errNoHeader = errors.New("the file has no header")
 
 // checkHeader reads the header at the start of a file and gives its salt.
-func checkHeader(path string, id uint32, b []byte) (salt uint32, err error) {
-	b = b[:min(len(b), fileHeader)]
+func checkHeader(path string, id uint32, data []byte) (salt uint32, err error) {
+	data = data[:min(len(data), fileHeader)]
 	le := binary.LittleEndian
 	switch {
-	case len(b) < fileHeader || bytes.Equal(b, make([]byte, fileHeader)):
+	case len(data) < fileHeader || bytes.Equal(data, make([]byte, fileHeader)):
 		return 0, errNoHeader
-	case string(b[:8]) == fileMagic && le.Uint32(b[8:]) > formatVersion:
+	case string(data[:8]) == fileMagic && le.Uint32(data[8:]) > formatVersion:
 		return 0, &durable.VersionError{
 			Store: ErrNewerVersion,
 			Where: path,
-			Found: int(le.Uint32(b[8:])),
+			Found: int(le.Uint32(data[8:])),
 			Known: formatVersion,
 			Cure:  "install the newer release",
 		}
-	case string(b[:8]) != fileMagic || durable.Checksum(b[:20]) != le.Uint32(b[20:]) || le.Uint32(b[16:]) != id:
+	case string(data[:8]) != fileMagic || durable.Checksum(data[:20]) != le.Uint32(data[20:]) ||
+		le.Uint32(data[16:]) != id:
 		return 0, corruptError(path, 0, cureFile, "the header does not match its checksum")
 	}
-	return le.Uint32(b[12:]), nil
+	return le.Uint32(data[12:]), nil
 }

@@ -63,14 +63,14 @@ func recordSum(salt uint32, head, data []byte) uint32 {
 	return durable.ExtendChecksum(sum, data)
 }
 
-func appendRecord(b []byte, salt uint32, hash Hash, data []byte) []byte {
-	start := len(b)
-	b = binary.LittleEndian.AppendUint32(b, uint32(len(data)))
-	b = append(b, 0, 0, 0, 0)
-	b = append(b, hash[:]...)
-	b = append(b, data...)
-	binary.LittleEndian.PutUint32(b[start+4:], recordSum(salt, b[start:], data))
-	return b
+func appendRecord(buffer []byte, salt uint32, hash Hash, data []byte) []byte {
+	start := len(buffer)
+	buffer = binary.LittleEndian.AppendUint32(buffer, uint32(len(data)))
+	buffer = append(buffer, 0, 0, 0, 0)
+	buffer = append(buffer, hash[:]...)
+	buffer = append(buffer, data...)
+	binary.LittleEndian.PutUint32(buffer[start+4:], recordSum(salt, buffer[start:], data))
+	return buffer
 }
 
 // readRecord returns the hash and length of the record at the start of b; n is the length of
@@ -97,11 +97,11 @@ func newFile(dir string, id, salt uint32) (*file, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := binary.LittleEndian.AppendUint32([]byte(fileMagic), formatVersion)
-	b = binary.LittleEndian.AppendUint32(b, salt)
-	b = binary.LittleEndian.AppendUint32(b, id)
-	b = binary.LittleEndian.AppendUint32(b, durable.Checksum(b))
-	if _, err := f.WriteAt(b, 0); err != nil {
+	buffer := binary.LittleEndian.AppendUint32([]byte(fileMagic), formatVersion)
+	buffer = binary.LittleEndian.AppendUint32(buffer, salt)
+	buffer = binary.LittleEndian.AppendUint32(buffer, id)
+	buffer = binary.LittleEndian.AppendUint32(buffer, durable.Checksum(buffer))
+	if _, err := f.WriteAt(buffer, 0); err != nil {
 		return nil, errors.Join(err, f.Close(), os.Remove(path))
 	}
 	return &file{id: id, path: path, f: f, salt: salt, size: fileHeader}, nil
@@ -140,17 +140,17 @@ func openFile(dir string, id uint32) (*file, error) {
 // behind the last one are what a crash left, and end is where they begin. The salt keeps a
 // blob's own bytes from passing for a record.
 func (f *file) scanRecords() (found []entry, damaged, end int64, err error) {
-	b := make([]byte, f.size)
-	if n, err := f.f.ReadAt(b, 0); err != nil && !(errors.Is(err, io.EOF) && n == len(b)) {
+	data := make([]byte, f.size)
+	if n, err := f.f.ReadAt(data, 0); err != nil && !(errors.Is(err, io.EOF) && n == len(data)) {
 		return nil, 0, 0, err
 	}
 	at, end := int64(fileHeader), int64(fileHeader)
-	for at < int64(len(b)) {
-		if at+8 <= int64(len(b)) && binary.LittleEndian.Uint64(b[at:]) == 0 {
+	for at < int64(len(data)) {
+		if at+8 <= int64(len(data)) && binary.LittleEndian.Uint64(data[at:]) == 0 {
 			at++ // the usual kind of hole, and no record begins like this
 			continue
 		}
-		hash, n, ok := readRecord(b[at:], f.salt)
+		hash, n, ok := readRecord(data[at:], f.salt)
 		if !ok {
 			at++
 			continue
@@ -165,36 +165,36 @@ func (f *file) scanRecords() (found []entry, damaged, end int64, err error) {
 
 // writeIndex makes a sealed file's index durable.
 func writeIndex(dir string, id uint32, entries []entry) error {
-	b := binary.LittleEndian.AppendUint32([]byte(indexMagic), formatVersion)
-	b = binary.LittleEndian.AppendUint32(b, uint32(len(entries)))
+	buffer := binary.LittleEndian.AppendUint32([]byte(indexMagic), formatVersion)
+	buffer = binary.LittleEndian.AppendUint32(buffer, uint32(len(entries)))
 	for _, e := range entries {
-		b = append(b, e.hash[:]...)
-		b = binary.LittleEndian.AppendUint32(b, e.at.off)
-		b = binary.LittleEndian.AppendUint32(b, e.at.n)
+		buffer = append(buffer, e.hash[:]...)
+		buffer = binary.LittleEndian.AppendUint32(buffer, e.at.off)
+		buffer = binary.LittleEndian.AppendUint32(buffer, e.at.n)
 	}
-	b = binary.LittleEndian.AppendUint32(b, durable.Checksum(b))
-	return durable.WriteFile(indexPath(dir, id), b, 0o600)
+	buffer = binary.LittleEndian.AppendUint32(buffer, durable.Checksum(buffer))
+	return durable.WriteFile(indexPath(dir, id), buffer, 0o600)
 }
 
 // readIndex returns the entries of a sealed file, nil when there is no usable index.
 func readIndex(dir string, id uint32) []entry {
-	b, err := os.ReadFile(indexPath(dir, id))
+	data, err := os.ReadFile(indexPath(dir, id))
 	le := binary.LittleEndian
-	if err != nil || len(b) < 20 || string(b[:8]) != indexMagic ||
-		le.Uint32(b[8:]) != formatVersion {
+	if err != nil || len(data) < 20 || string(data[:8]) != indexMagic ||
+		le.Uint32(data[8:]) != formatVersion {
 		return nil
 	}
-	n, body := int(le.Uint32(b[12:])), b[:len(b)-4]
-	if durable.Checksum(body) != le.Uint32(b[len(b)-4:]) || len(body) != 16+n*indexEntry {
+	n, body := int(le.Uint32(data[12:])), data[:len(data)-4]
+	if durable.Checksum(body) != le.Uint32(data[len(data)-4:]) || len(body) != 16+n*indexEntry {
 		return nil
 	}
-	out := make([]entry, n)
-	for i := range out {
+	entries := make([]entry, n)
+	for i := range entries {
 		e := body[16+i*indexEntry:]
-		copy(out[i].hash[:], e)
-		out[i].at = place{id, le.Uint32(e[32:]), le.Uint32(e[36:])}
+		copy(entries[i].hash[:], e)
+		entries[i].at = place{id, le.Uint32(e[32:]), le.Uint32(e[36:])}
 	}
-	return out
+	return entries
 }
 
 // fileIDs lists the numbers of the blob files and removes unfinished ones of other kinds.

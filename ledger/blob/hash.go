@@ -38,13 +38,13 @@ func Sum(data []byte) Hash { return sha256.Sum256(data) }
 func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 
 // ParseHash reads what String printed.
-func ParseHash(s string) (Hash, error) {
+func ParseHash(text string) (Hash, error) {
 	var hash Hash
-	if len(s) != 2*len(hash) {
-		return hash, fmt.Errorf("blob hash %q: want %d hexadecimal digits", s, 2*len(hash))
+	if len(text) != 2*len(hash) {
+		return hash, fmt.Errorf("blob hash %q: want %d hexadecimal digits", text, 2*len(hash))
 	}
-	if _, err := hex.Decode(hash[:], []byte(s)); err != nil {
-		return hash, fmt.Errorf("blob hash %q: %w", s, err)
+	if _, err := hex.Decode(hash[:], []byte(text)); err != nil {
+		return hash, fmt.Errorf("blob hash %q: %w", text, err)
 	}
 	return hash, nil
 }

@@ -26,9 +26,9 @@ type Swept struct {
 func (s *Store) Sweep(keep func(Hash) bool) (Swept, error) {
 	s.syncMu.Lock()
 	defer s.syncMu.Unlock()
-	var out Swept
+	var swept Swept
 	if err := s.syncActive(); err != nil {
-		return out, err
+		return swept, err
 	}
 	s.mu.Lock()
 	s.touched = map[Hash]bool{}
@@ -46,14 +46,14 @@ func (s *Store) Sweep(keep func(Hash) bool) (Swept, error) {
 	}()
 	sort.Slice(ids, func(i, j int) bool { return ids[i] < ids[j] })
 	for _, id := range ids {
-		if err := s.sweepFile(id, keep, &out); err != nil {
-			return out, err
+		if err := s.sweepFile(id, keep, &swept); err != nil {
+			return swept, err
 		}
 	}
-	return out, nil
+	return swept, nil
 }
 
-func (s *Store) sweepFile(id uint32, keep func(Hash) bool, out *Swept) error {
+func (s *Store) sweepFile(id uint32, keep func(Hash) bool, swept *Swept) error {
 	entries := readIndex(s.dir, id)
 	s.mu.RLock()
 	f := s.files[id]
@@ -80,8 +80,8 @@ func (s *Store) sweepFile(id uint32, keep func(Hash) bool, out *Swept) error {
 			delete(s.index, e.hash)
 			s.bytes -= int64(e.at.n)
 			s.cache.remove(e.hash)
-			out.Removed++
-			out.RemovedBytes += int64(e.at.n)
+			swept.Removed++
+			swept.RemovedBytes += int64(e.at.n)
 		}
 		s.mu.Unlock()
 	}
@@ -98,8 +98,8 @@ func (s *Store) sweepFile(id uint32, keep func(Hash) bool, out *Swept) error {
 	s.mu.Lock()
 	delete(s.files, id)
 	s.mu.Unlock()
-	out.Files++
-	out.Freed += f.size - liveBytes
+	swept.Files++
+	swept.Freed += f.size - liveBytes
 	err := os.Remove(indexPath(s.dir, id))
 	if errors.Is(err, os.ErrNotExist) {
 		err = nil

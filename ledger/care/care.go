@@ -106,7 +106,7 @@ func BlameUse(err error) error {
 
 // verifyContents hashes scripts and environments again, and counts the damaged places.
 func (c *Care) verifyContents() (bad int, err error) {
-	rep, err := blob.Examine(c.ContentsDir(), func(damage error) {
+	report, err := blob.Examine(c.ContentsDir(), func(damage error) {
 		bad++
 		c.printLine("content: %v", damage)
 	})
@@ -117,9 +117,9 @@ func (c *Care) verifyContents() (bad int, err error) {
 	if err == nil {
 		c.printLine(
 			"content: %d scripts and environments with %d bytes in %d files, %d damaged places",
-			rep.Blobs,
-			rep.Bytes,
-			rep.Files,
+			report.Blobs,
+			report.Bytes,
+			report.Files,
 			bad,
 		)
 	}
@@ -135,14 +135,14 @@ func (c *Care) verifyArchive() (bad int, err error) {
 	return archive.Examine(
 		c.Archive,
 		func(damage error) { c.printLine("archive: %v", damage) },
-		func(rep archive.Report) {
+		func(report archive.Report) {
 			c.printLine(
 				"archive: batches %d to %d, events %d to %d, %d snapshots",
-				rep.FirstPos,
-				rep.LastPos,
-				rep.FirstSeq,
-				rep.LastSeq,
-				rep.Snapshots,
+				report.FirstPos,
+				report.LastPos,
+				report.FirstSeq,
+				report.LastSeq,
+				report.Snapshots,
 			)
 		},
 	)
@@ -192,16 +192,16 @@ func (c *Care) rebuildLog() error {
 	if err := tail.ReplayOnto(machine, c.ArchiveEnd(arch.Disk)); err != nil {
 		return err
 	}
-	st := machine.Applied()
-	if st.Seq == 0 {
+	cluster := machine.Applied()
+	if cluster.Seq == 0 {
 		return errors.New(
 			"neither the archive nor the log holds an event that can be read: restore a backup",
 		)
 	}
-	if err := st.Check(); err != nil {
+	if err := cluster.Check(); err != nil {
 		return fmt.Errorf(
 			"the state at event %d does not hold together, so the log was left as it is: %w",
-			st.Seq,
+			cluster.Seq,
 			err,
 		)
 	}
@@ -210,18 +210,18 @@ func (c *Care) rebuildLog() error {
 	}
 	c.printLine(
 		"rebuilt: cluster %s up to event %d of %s (%d events from the archive, %d more from the old log)",
-		st.ClusterName,
-		st.Seq,
-		time.Unix(0, int64(st.At)).UTC().Format(time.RFC3339),
+		cluster.ClusterName,
+		cluster.Seq,
+		time.Unix(0, int64(cluster.At)).UTC().Format(time.RFC3339),
 		before,
-		st.Seq-before,
+		cluster.Seq-before,
 	)
 	if len(found.Damage) > 0 {
 		c.printLine(
 			"events that were acknowledged after that instant and were neither in the archive nor readable in the log are lost; the archive is written within milliseconds",
 		)
 	}
-	c.sayMissing(st, blobs)
+	c.sayMissing(cluster, blobs)
 	return nil
 }
 
@@ -249,11 +249,11 @@ func (c *Care) FoldArchive(
 	}
 	next := uint64(1)
 	if first > 1 {
-		pos, err := c.snapshotFor(a, first, machine)
+		position, err := c.snapshotFor(a, first, machine)
 		if err != nil {
 			return err
 		}
-		next = pos + 1
+		next = position + 1
 	}
 	for iterator := a.ReadFrom(next); next <= last; next++ {
 		record, err := iterator.Next()
@@ -272,7 +272,7 @@ func (c *Care) snapshotFor(
 	a *archive.Archive,
 	first uint64,
 	machine *daemon.Machine,
-) (pos uint64, err error) {
+) (position uint64, err error) {
 	all, err := a.Snapshots()
 	if err != nil {
 		return 0, err
@@ -308,9 +308,9 @@ func (c *Care) snapshotFor(
 
 // installLog writes a log that begins with the machine's state, and puts it in the
 // place of the old one, which stays beside it.
-func (c *Care) installLog(machine *daemon.Machine, pos uint64) error {
+func (c *Care) installLog(machine *daemon.Machine, position uint64) error {
 	fresh := filepath.Join(c.State, "ledger.new")
-	if err := WriteLog(fresh, machine, pos); err != nil {
+	if err := WriteLog(fresh, machine, position); err != nil {
 		return err
 	}
 	old := c.LogDir() + ".replaced-" + time.Now().UTC().Format("20060102T150405.000000Z")
@@ -330,36 +330,36 @@ func (c *Care) installLog(machine *daemon.Machine, pos uint64) error {
 }
 
 // WriteLog makes a log that begins with the machine's state.
-func WriteLog(fresh string, machine *daemon.Machine, pos uint64) error {
+func WriteLog(fresh string, machine *daemon.Machine, position uint64) error {
 	if err := os.RemoveAll(fresh); err != nil {
 		return err
 	}
 	ctx := context.Background()
-	l, err := log.Open(
+	durable, err := log.Open(
 		ctx,
 		log.Options{
 			Dir:     fresh,
 			Machine: store.Machine{Fold: machine, Sync: func() error { return nil }},
-			StartAt: log.Position(pos),
+			StartAt: log.Position(position),
 		},
 	)
 	if err != nil {
 		return fmt.Errorf("make a new log in %s: %w", fresh, err)
 	}
-	err = l.Snapshot(ctx)
+	err = durable.Snapshot(ctx)
 	if err == nil {
-		err = l.DropStart()
+		err = durable.DropStart()
 	}
-	if err := errors.Join(err, l.Close(ctx)); err != nil {
+	if err := errors.Join(err, durable.Close(ctx)); err != nil {
 		return fmt.Errorf("write the state into the new log in %s: %w", fresh, err)
 	}
 	return nil
 }
 
 // sayMissing names scripts and environments that jobs need and that are gone.
-func (c *Care) sayMissing(st *state.State, blobs *store.Blobs) {
+func (c *Care) sayMissing(cluster *state.State, blobs *store.Blobs) {
 	missing := 0
-	st.Jobs.Range(func(_ uint64, job *state.Job) bool {
+	cluster.Jobs.Range(func(_ uint64, job *state.Job) bool {
 		if job.State.Terminal() || job.Spec == nil {
 			return true
 		}
@@ -429,7 +429,7 @@ func (t *Tail) keepContents(blobs *store.Blobs) error {
 }
 
 // ReplayOnto applies what follows the machine's state, up to the first gap.
-func (t *Tail) ReplayOnto(machine *daemon.Machine, pos uint64) error {
+func (t *Tail) ReplayOnto(machine *daemon.Machine, position uint64) error {
 	for _, batch := range t.Batches {
 		have := machine.Applied().Seq
 		if batch.First > have+1 {
@@ -438,8 +438,8 @@ func (t *Tail) ReplayOnto(machine *daemon.Machine, pos uint64) error {
 		if batch.Last <= have {
 			continue
 		}
-		pos++
-		if err := machine.Apply(pos, batch.Data); err != nil {
+		position++
+		if err := machine.Apply(position, batch.Data); err != nil {
 			return fmt.Errorf(
 				"apply events %d to %d of the old log: %w",
 				batch.First,

@@ -45,33 +45,40 @@ type chainOptions struct {
 
 // AuditCommand is musterd audit.
 func AuditCommand(args []string, out, errOut io.Writer) int {
-	fs := pflag.NewFlagSet("musterd audit", pflag.ContinueOnError)
-	fs.SetOutput(errOut)
-	var o chainOptions
-	conffile.AddFlag(fs, &o.config, "muster.yaml `file`")
-	fs.StringVar(&o.archive, "archive", "", "`folder` of an archive; ledger.archive_dir by default")
-	fs.StringVar(&o.backup, "backup", "", "`folder` of backups: verify all its histories")
-	fs.StringArrayVar(&o.expect, "expect", nil, "`link` that was kept elsewhere")
-	fs.StringVar(&o.file, "expect-from", "", "`file` with a link on each line; - is the standard input")
-	help := fs.BoolP("help", "h", false, "print this help and exit")
-	fs.Usage = func() { fmt.Fprint(errOut, chainUsage, fs.FlagUsages()) }
-	err := fs.Parse(args)
+	flags := pflag.NewFlagSet("musterd audit", pflag.ContinueOnError)
+	flags.SetOutput(errOut)
+	var options chainOptions
+	conffile.AddFlag(flags, &options.config, "muster.yaml `file`")
+	flags.StringVar(
+		&options.archive, "archive", "", "`folder` of an archive; ledger.archive_dir by default",
+	)
+	flags.StringVar(&options.backup, "backup", "", "`folder` of backups: verify all its histories")
+	flags.StringArrayVar(&options.expect, "expect", nil, "`link` that was kept elsewhere")
+	flags.StringVar(
+		&options.file,
+		"expect-from",
+		"",
+		"`file` with a link on each line; - is the standard input",
+	)
+	help := flags.BoolP("help", "h", false, "print this help and exit")
+	flags.Usage = func() { fmt.Fprint(errOut, chainUsage, flags.FlagUsages()) }
+	err := flags.Parse(args)
 	if errors.Is(err, pflag.ErrHelp) || (err == nil && *help) {
-		fmt.Fprint(out, chainUsage, fs.FlagUsages())
+		fmt.Fprint(out, chainUsage, flags.FlagUsages())
 		return 0
 	}
 	switch {
 	case err != nil:
-	case fs.NArg() != 1 || fs.Arg(0) != "verify":
+	case flags.NArg() != 1 || flags.Arg(0) != "verify":
 		err = errors.New("verify is required and the only word (see musterd audit --help)")
-	case o.archive != "" && o.backup != "":
+	case options.archive != "" && options.backup != "":
 		err = errors.New("--archive and --backup exclude each other")
 	}
 	if err != nil {
 		fmt.Fprintf(errOut, "musterd audit: %v\n", err)
 		return 2
 	}
-	if err := o.verify(out); err != nil {
+	if err := options.verify(out); err != nil {
 		fmt.Fprintf(errOut, "musterd audit verify: %v\n", err)
 		return 1
 	}
@@ -126,12 +133,12 @@ func (o *chainOptions) readExpected() ([]archive.Link, error) {
 func readLines(path string) ([]string, error) {
 	in := os.Stdin
 	if path != "-" {
-		f, err := os.Open(path)
+		file, err := os.Open(path)
 		if err != nil {
 			return nil, err
 		}
-		defer f.Close()
-		in = f
+		defer file.Close()
+		in = file
 	}
 	var lines []string
 	scan := bufio.NewScanner(in)
@@ -149,11 +156,11 @@ func (o *chainOptions) folders() ([]string, error) {
 	case o.archive != "":
 		return []string{o.archive}, nil
 	case o.backup == "":
-		cfg, err := conffile.Load(o.config)
+		config, err := conffile.Load(o.config)
 		if err != nil {
 			return nil, err
 		}
-		return []string{cfg.Ledger.ArchiveDir}, nil
+		return []string{config.Ledger.ArchiveDir}, nil
 	}
 	dirs, err := filepath.Glob(filepath.Join(o.backup, "history-*"))
 	if err == nil && len(dirs) == 0 {
@@ -164,7 +171,7 @@ func (o *chainOptions) folders() ([]string, error) {
 
 // verifyChain verifies one archive, prints what it finds, and counts it.
 func verifyChain(dir string, expected []archive.Link, out io.Writer) (bad int, err error) {
-	rep, err := archive.VerifyChain(dir, expected, func(damage error) {
+	report, err := archive.VerifyChain(dir, expected, func(damage error) {
 		bad++
 		fmt.Fprintf(out, "%v\n", damage)
 	})
@@ -180,16 +187,17 @@ func verifyChain(dir string, expected []archive.Link, out io.Writer) (bad int, e
 	fmt.Fprintf(
 		out,
 		"%s: batches %d to %d, events %d to %d, %d snapshots; %d batches are newer than the chain\n",
-		dir, rep.FirstPos, rep.LastPos, rep.FirstSeq, rep.LastSeq, rep.Snapshots, rep.Behind,
+		dir, report.FirstPos, report.LastPos, report.FirstSeq, report.LastSeq, report.Snapshots,
+		report.Behind,
 	)
-	if rep.Dropped.Pos > 0 {
+	if report.Dropped.Pos > 0 {
 		fmt.Fprintf(out, "ledger.retention has dropped the batches up to %d, events up to %d\n",
-			rep.Dropped.Pos, rep.Dropped.Seq)
+			report.Dropped.Pos, report.Dropped.Seq)
 	}
 	if len(expected) > 0 {
 		fmt.Fprintf(out, "%d of %d links that were kept elsewhere were compared\n",
-			rep.Expected, len(expected))
+			report.Expected, len(expected))
 	}
-	fmt.Fprintf(out, "newest link: %s\n", rep.Head)
+	fmt.Fprintf(out, "newest link: %s\n", report.Head)
 	return bad, nil
 }

@@ -30,18 +30,18 @@ Options:
 
 // Command is musterd ledger.
 func Command(args []string, out, errOut io.Writer) int {
-	fs := pflag.NewFlagSet("musterd ledger", pflag.ContinueOnError)
-	fs.SetOutput(errOut)
+	flags := pflag.NewFlagSet("musterd ledger", pflag.ContinueOnError)
+	flags.SetOutput(errOut)
 	var config string
-	conffile.AddFlag(fs, &config, "muster.yaml `file`")
-	help := fs.BoolP("help", "h", false, "print this help and exit")
-	fs.Usage = func() { fmt.Fprint(errOut, ledgerUsage, fs.FlagUsages()) }
-	err := fs.Parse(args)
+	conffile.AddFlag(flags, &config, "muster.yaml `file`")
+	help := flags.BoolP("help", "h", false, "print this help and exit")
+	flags.Usage = func() { fmt.Fprint(errOut, ledgerUsage, flags.FlagUsages()) }
+	err := flags.Parse(args)
 	if errors.Is(err, pflag.ErrHelp) || (err == nil && *help) {
-		fmt.Fprint(out, ledgerUsage, fs.FlagUsages())
+		fmt.Fprint(out, ledgerUsage, flags.FlagUsages())
 		return 0
 	}
-	if err == nil && fs.NArg() != 1 {
+	if err == nil && flags.NArg() != 1 {
 		err = errors.New("one of verify and rebuild is required (see musterd ledger --help)")
 	}
 	if err != nil {
@@ -54,7 +54,7 @@ func Command(args []string, out, errOut io.Writer) int {
 		return 1
 	}
 	care := &Care{State: cfg.StateDir, Archive: cfg.Ledger.ArchiveDir, Out: out}
-	switch verb := fs.Arg(0); verb {
+	switch verb := flags.Arg(0); verb {
 	case "verify":
 		err = care.VerifyLedger()
 	case "rebuild":
@@ -64,7 +64,7 @@ func Command(args []string, out, errOut io.Writer) int {
 		return 2
 	}
 	if err != nil {
-		fmt.Fprintf(errOut, "musterd ledger %s: %v\n", fs.Arg(0), err)
+		fmt.Fprintf(errOut, "musterd ledger %s: %v\n", flags.Arg(0), err)
 		return 1
 	}
 	return 0

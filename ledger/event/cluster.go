@@ -49,6 +49,8 @@ type UserTokenIssued struct {
 	// Login is the identity provider whose word it was given on; empty = the user asked a
 	// controller for it.
 	Login string `cbor:"6,keyasint,omitempty" since:"2"`
+	// Scope is the part of the API that it opens; empty = all that its user may do.
+	Scope string `cbor:"7,keyasint,omitempty" since:"2"`
 }
 
 // UserTokensEnded revokes tokens of a user: those with these ids or, without ids, all

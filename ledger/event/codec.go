@@ -45,7 +45,7 @@ func NewCodecOf(version uint32) (*Codec, error) {
 	samples := []any{new(Actor), new(Cause)}
 	for _, k := range Kinds() {
 		if k.Since() <= version {
-			samples = append(samples, newEvent(k))
+			samples = append(samples, New(k))
 		}
 	}
 	set, err := record.Compile(version, samples...)
@@ -71,7 +71,7 @@ func (c *Codec) Reduce(e Event, version uint32) (Event, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := newEvent(e.Kind())
+	out := New(e.Kind())
 	if err := c.set.NewDecoder(data).Value(out); err != nil {
 		return nil, err
 	}
@@ -171,16 +171,16 @@ func (c *Codec) Decode(data []byte) ([]Envelope, error) {
 	if n > decoder.Len()/minEnvelope {
 		return nil, fmt.Errorf("batch of %d events in %d bytes: %w", n, decoder.Len(), ErrMalformed)
 	}
-	out := make([]Envelope, n)
-	for i := range out {
-		if err := c.decodeEnvelope(decoder, &out[i]); err != nil {
+	envelopes := make([]Envelope, n)
+	for i := range envelopes {
+		if err := c.decodeEnvelope(decoder, &envelopes[i]); err != nil {
 			return nil, err
 		}
 	}
 	if decoder.Len() != 0 {
 		return nil, fmt.Errorf("%d bytes after the batch: %w", decoder.Len(), ErrMalformed)
 	}
-	return out, nil
+	return envelopes, nil
 }
 
 // minEnvelope is the least number of bytes of an envelope.
@@ -217,7 +217,7 @@ func (c *Codec) decodeEnvelope(decoder *record.Decoder, envelope *Envelope) erro
 		return classifyKind(err, fmt.Sprintf("envelope at sequence %d", envelope.Seq))
 	}
 	if kind <= uint64(^Kind(0)) && Kind(kind).Since() <= c.version {
-		envelope.Event = newEvent(Kind(kind))
+		envelope.Event = New(Kind(kind))
 	}
 	if envelope.Event == nil {
 		return fmt.Errorf("event kind %d at sequence %d: %w", kind, envelope.Seq, ErrNewer)

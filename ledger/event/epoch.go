@@ -22,10 +22,19 @@ type Position struct {
 	NextID  spec.JobID  `cbor:"4,keyasint,omitempty"`
 }
 
+// LostNumbersSince is the ledger's version from which on HistoryLost tells which job numbers
+// were skipped.
+const LostNumbersSince = 2
+
 // HistoryLost records that somebody has seen a part of the history which this
 // ledger does not hold: it was restored from an older copy. The job numbers of
 // Seen are not given away again.
 type HistoryLost struct {
 	Witness string   `cbor:"1,keyasint"` // node NAME, archive, or accounting store
 	Seen    Position `cbor:"2,keyasint"`
+	// FirstUID and FirstID are the job numbers that came next here. Those from them up to
+	// Seen's were given away in the lost history only, so that a run of it which is adopted
+	// can have its own again. 0 = recorded by an older release: nothing is known of them.
+	FirstUID spec.JobUID `cbor:"3,keyasint,omitempty" since:"2"`
+	FirstID  spec.JobID  `cbor:"4,keyasint,omitempty" since:"2"`
 }

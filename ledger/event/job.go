@@ -18,6 +18,16 @@ type JobSubmitted struct {
 	Request  uint64        `cbor:"61,keyasint,omitempty"` // the number that the client gave the submission; 0 = none
 	// ByScript is what the site's job_submit.lua changed of the request, NAME: OLD -> NEW.
 	ByScript []string `cbor:"62,keyasint,omitempty"`
+	// Adopted is set in a job of a lost history, whose run a node still has: its uid is the one
+	// that it had there. A JobStarted with Adopted follows in the same batch.
+	Adopted *AdoptedJob `cbor:"63,keyasint,omitempty" since:"2"`
+}
+
+// AdoptedJob is what a job was in a history that was lost.
+type AdoptedJob struct {
+	At       spec.Instant `cbor:"1,keyasint,omitempty" since:"2"` // when it was submitted
+	By       *Actor       `cbor:"2,keyasint,omitempty" since:"2"` // and by whom
+	Restarts uint32       `cbor:"3,keyasint,omitempty" since:"2"`
 }
 
 // JobEligible tells that dependencies and begin time no longer hold a job.
@@ -68,6 +78,9 @@ type JobUpdated struct {
 	Changed []string      `cbor:"5,keyasint,omitempty"`
 	// ByScript is what the site's job_submit.lua changed of the update.
 	ByScript []string `cbor:"60,keyasint,omitempty"`
+	// Ranks is the priority of a job that has started from now on; nil: as it was. A ledger of
+	// an older release has updates of priority and niceness that did not change it.
+	Ranks *uint32 `cbor:"61,keyasint,omitempty" since:"2"`
 }
 
 // ArrayTaskSplit gives a task of an array a record of its own. When it is the
@@ -87,6 +100,26 @@ type JobStarted struct {
 	Limit    spec.Span        `cbor:"4,keyasint"`           // time limit in force; Infinite = none
 	Backfill bool             `cbor:"5,keyasint,omitempty"` // started out of order, delaying nobody
 	Priority uint32           `cbor:"6,keyasint,omitempty"` // the priority it started with
+	// Adopted is set for an attempt that a lost history started and that goes on.
+	Adopted *AdoptedRun `cbor:"7,keyasint,omitempty" since:"2"`
+}
+
+// Follows tells whether the attempt may come after another of its job, 0 for none: those in
+// between are lost with the history that started an adopted one.
+func (e *JobStarted) Follows(last uint32) bool {
+	if e.Adopted != nil {
+		return e.Attempt > last
+	}
+	return e.Attempt == last+1
+}
+
+// AdoptedRun is where in the lost history an attempt began: its runs keep their keys.
+type AdoptedRun struct {
+	Epoch uint64       `cbor:"1,keyasint,omitempty" since:"2"`
+	Seq   uint64       `cbor:"2,keyasint,omitempty" since:"2"`
+	At    spec.Instant `cbor:"3,keyasint,omitempty" since:"2"`
+	// NextStep is above all steps that the attempt's nodes know of.
+	NextStep spec.StepID `cbor:"4,keyasint,omitempty" since:"2"`
 }
 
 // EndCause is why an attempt must end.

@@ -1,6 +1,6 @@
 package event
 
-// Kind and sealed for every event; fresh makes an empty one of a kind.
+// Kind and sealed for every event, and the table of kinds.
 
 // Kind implements Event.
 func (*ClusterCreated) Kind() Kind { return KindClusterCreated }
@@ -327,446 +327,155 @@ func (*PartitionGone) sealed()        {}
 func (*ForeignHoldTaken) sealed()     {}
 func (*ForeignHoldReleased) sealed()  {}
 
-// New returns an empty event of a kind, or nil for a kind of a newer release.
-func New(k Kind) Event { return newEvent(k) }
+// kindRow is one kind of event: all that the package knows of it beside its type.
+type kindRow struct {
+	kind  Kind
+	name  string
+	since uint32 // the vocabulary version that it came with
+	fresh func() Event
+}
 
-// newEvent is New: one line for each kind.
+// kindTable has a row for each kind of this release, in the order of Kinds. A constant without a
+// row fails a test, because nothing else would: its events could be written and not be read.
 //
-//muster:table one line for each kind
-func newEvent(kind Kind) Event {
-	switch kind {
-	case KindClusterCreated:
-		return new(ClusterCreated)
-	case KindClusterVersionRaised:
-		return new(ClusterVersionRaised)
-	case KindConfigAdopted:
-		return new(ConfigAdopted)
-	case KindTokenIssued:
-		return new(TokenIssued)
-	case KindCertificateIssued:
-		return new(CertificateIssued)
-	case KindCertificateRevoked:
-		return new(CertificateRevoked)
-	case KindTokenSpent:
-		return new(TokenSpent)
-	case KindCertificatesDropped:
-		return new(CertificatesDropped)
-	case KindEpochBegan:
-		return new(EpochBegan)
-	case KindHistoryLost:
-		return new(HistoryLost)
-	case KindQOSPut:
-		return new(QOSPut)
-	case KindQOSRemoved:
-		return new(QOSRemoved)
-	case KindAccountPut:
-		return new(AccountPut)
-	case KindAccountRemoved:
-		return new(AccountRemoved)
-	case KindUserPut:
-		return new(UserPut)
-	case KindUserRemoved:
-		return new(UserRemoved)
-	case KindAssociationPut:
-		return new(AssociationPut)
-	case KindAssociationRemoved:
-		return new(AssociationRemoved)
-	case KindWCKeyPut:
-		return new(WCKeyPut)
-	case KindWCKeyRemoved:
-		return new(WCKeyRemoved)
-	case KindResourcePut:
-		return new(ResourcePut)
-	case KindResourceRemoved:
-		return new(ResourceRemoved)
-	case KindClusterPut:
-		return new(ClusterPut)
-	case KindClusterRemoved:
-		return new(ClusterRemoved)
-	case KindUsageAged:
-		return new(UsageAged)
-	case KindUsageCleared:
-		return new(UsageCleared)
-	case KindSharesNoted:
-		return new(SharesNoted)
-	case KindReservationPut:
-		return new(ReservationPut)
-	case KindReservationRemoved:
-		return new(ReservationRemoved)
-	case KindCrontabPut:
-		return new(CrontabPut)
-	case KindTriggerPut:
-		return new(TriggerPut)
-	case KindTriggerRemoved:
-		return new(TriggerRemoved)
-	case KindUserTokenIssued:
-		return new(UserTokenIssued)
-	case KindUserTokensEnded:
-		return new(UserTokensEnded)
-	case KindJobSubmitted:
-		return new(JobSubmitted)
-	case KindJobEligible:
-		return new(JobEligible)
-	case KindReasonsChanged:
-		return new(ReasonsChanged)
-	case KindJobHeld:
-		return new(JobHeld)
-	case KindJobReleased:
-		return new(JobReleased)
-	case KindJobUpdated:
-		return new(JobUpdated)
-	case KindArrayTaskSplit:
-		return new(ArrayTaskSplit)
-	case KindJobStarted:
-		return new(JobStarted)
-	case KindJobEndRequested:
-		return new(JobEndRequested)
-	case KindJobSignalled:
-		return new(JobSignalled)
-	case KindJobEnded:
-		return new(JobEnded)
-	case KindJobNodeDone:
-		return new(JobNodeDone)
-	case KindJobRequeued:
-		return new(JobRequeued)
-	case KindJobPurged:
-		return new(JobPurged)
-	case KindStepStarted:
-		return new(StepStarted)
-	case KindStepEnded:
-		return new(StepEnded)
-	case KindStepNodeDone:
-		return new(StepNodeDone)
-	case KindStepEndRequested:
-		return new(StepEndRequested)
-	case KindStepSignalled:
-		return new(StepSignalled)
-	case KindStepUpdated:
-		return new(StepUpdated)
-	case KindJobShrunk:
-		return new(JobShrunk)
-	case KindJobsAccruing:
-		return new(JobsAccruing)
-	case KindJobPrepared:
-		return new(JobPrepared)
-	case KindJobEpilogOver:
-		return new(JobEpilogOver)
-	case KindImagePinned:
-		return new(ImagePinned)
-	case KindJobNoted:
-		return new(JobNoted)
-	case KindJobPodsOver:
-		return new(JobPodsOver)
-	case KindJobSuspended:
-		return new(JobSuspended)
-	case KindJobResumed:
-		return new(JobResumed)
-	case KindJobReady:
-		return new(JobReady)
-	case KindNodeRegistered:
-		return new(NodeRegistered)
-	case KindNodeStateSet:
-		return new(NodeStateSet)
-	case KindNodeLost:
-		return new(NodeLost)
-	case KindNodeReturned:
-		return new(NodeReturned)
-	case KindRunFenced:
-		return new(RunFenced)
-	case KindFenceTried:
-		return new(FenceTried)
-	case KindGPUFaulted:
-		return new(GPUFaulted)
-	case KindNodePowered:
-		return new(NodePowered)
-	case KindNodeReboot:
-		return new(NodeReboot)
-	case KindNodeAdded:
-		return new(NodeAdded)
-	case KindNodeDeleted:
-		return new(NodeDeleted)
-	case KindPartitionPut:
-		return new(PartitionPut)
-	case KindNodeChanged:
-		return new(NodeChanged)
-	case KindPartitionAdded:
-		return new(PartitionAdded)
-	case KindPartitionGone:
-		return new(PartitionGone)
-	case KindForeignHoldTaken:
-		return new(ForeignHoldTaken)
-	case KindForeignHoldReleased:
-		return new(ForeignHoldReleased)
+//muster:table one row for each kind
+var kindTable = [...]kindRow{
+	{KindClusterCreated, "ClusterCreated", 1, func() Event { return new(ClusterCreated) }},
+	{KindClusterVersionRaised, "ClusterVersionRaised", 1, func() Event { return new(ClusterVersionRaised) }},
+	{KindConfigAdopted, "ConfigAdopted", 1, func() Event { return new(ConfigAdopted) }},
+	{KindTokenIssued, "TokenIssued", 1, func() Event { return new(TokenIssued) }},
+	{KindCertificateIssued, "CertificateIssued", 1, func() Event { return new(CertificateIssued) }},
+	{KindCertificateRevoked, "CertificateRevoked", 1, func() Event { return new(CertificateRevoked) }},
+	{KindTokenSpent, "TokenSpent", 1, func() Event { return new(TokenSpent) }},
+	{KindCertificatesDropped, "CertificatesDropped", 1, func() Event { return new(CertificatesDropped) }},
+	{KindEpochBegan, "EpochBegan", 1, func() Event { return new(EpochBegan) }},
+	{KindHistoryLost, "HistoryLost", 1, func() Event { return new(HistoryLost) }},
+	{KindQOSPut, "QOSPut", 1, func() Event { return new(QOSPut) }},
+	{KindQOSRemoved, "QOSRemoved", 1, func() Event { return new(QOSRemoved) }},
+	{KindAccountPut, "AccountPut", 1, func() Event { return new(AccountPut) }},
+	{KindAccountRemoved, "AccountRemoved", 1, func() Event { return new(AccountRemoved) }},
+	{KindUserPut, "UserPut", 1, func() Event { return new(UserPut) }},
+	{KindUserRemoved, "UserRemoved", 1, func() Event { return new(UserRemoved) }},
+	{KindAssociationPut, "AssociationPut", 1, func() Event { return new(AssociationPut) }},
+	{KindAssociationRemoved, "AssociationRemoved", 1, func() Event { return new(AssociationRemoved) }},
+	{KindWCKeyPut, "WCKeyPut", 1, func() Event { return new(WCKeyPut) }},
+	{KindWCKeyRemoved, "WCKeyRemoved", 1, func() Event { return new(WCKeyRemoved) }},
+	{KindResourcePut, "ResourcePut", 1, func() Event { return new(ResourcePut) }},
+	{KindResourceRemoved, "ResourceRemoved", 1, func() Event { return new(ResourceRemoved) }},
+	{KindClusterPut, "ClusterPut", 2, func() Event { return new(ClusterPut) }},
+	{KindClusterRemoved, "ClusterRemoved", 2, func() Event { return new(ClusterRemoved) }},
+	{KindUsageAged, "UsageAged", 1, func() Event { return new(UsageAged) }},
+	{KindUsageCleared, "UsageCleared", 1, func() Event { return new(UsageCleared) }},
+	{KindSharesNoted, "SharesNoted", 1, func() Event { return new(SharesNoted) }},
+	{KindReservationPut, "ReservationPut", 1, func() Event { return new(ReservationPut) }},
+	{KindReservationRemoved, "ReservationRemoved", 1, func() Event { return new(ReservationRemoved) }},
+	{KindCrontabPut, "CrontabPut", 1, func() Event { return new(CrontabPut) }},
+	{KindTriggerPut, "TriggerPut", 1, func() Event { return new(TriggerPut) }},
+	{KindTriggerRemoved, "TriggerRemoved", 1, func() Event { return new(TriggerRemoved) }},
+	{KindUserTokenIssued, "UserTokenIssued", 1, func() Event { return new(UserTokenIssued) }},
+	{KindUserTokensEnded, "UserTokensEnded", 1, func() Event { return new(UserTokensEnded) }},
+	{KindJobSubmitted, "JobSubmitted", 1, func() Event { return new(JobSubmitted) }},
+	{KindJobEligible, "JobEligible", 1, func() Event { return new(JobEligible) }},
+	{KindReasonsChanged, "ReasonsChanged", 1, func() Event { return new(ReasonsChanged) }},
+	{KindJobHeld, "JobHeld", 1, func() Event { return new(JobHeld) }},
+	{KindJobReleased, "JobReleased", 1, func() Event { return new(JobReleased) }},
+	{KindJobUpdated, "JobUpdated", 1, func() Event { return new(JobUpdated) }},
+	{KindArrayTaskSplit, "ArrayTaskSplit", 1, func() Event { return new(ArrayTaskSplit) }},
+	{KindJobStarted, "JobStarted", 1, func() Event { return new(JobStarted) }},
+	{KindJobEndRequested, "JobEndRequested", 1, func() Event { return new(JobEndRequested) }},
+	{KindJobSignalled, "JobSignalled", 1, func() Event { return new(JobSignalled) }},
+	{KindJobEnded, "JobEnded", 1, func() Event { return new(JobEnded) }},
+	{KindJobNodeDone, "JobNodeDone", 1, func() Event { return new(JobNodeDone) }},
+	{KindJobRequeued, "JobRequeued", 1, func() Event { return new(JobRequeued) }},
+	{KindJobPurged, "JobPurged", 1, func() Event { return new(JobPurged) }},
+	{KindStepStarted, "StepStarted", 1, func() Event { return new(StepStarted) }},
+	{KindStepEnded, "StepEnded", 1, func() Event { return new(StepEnded) }},
+	{KindStepNodeDone, "StepNodeDone", 1, func() Event { return new(StepNodeDone) }},
+	{KindStepEndRequested, "StepEndRequested", 1, func() Event { return new(StepEndRequested) }},
+	{KindStepSignalled, "StepSignalled", 1, func() Event { return new(StepSignalled) }},
+	{KindStepUpdated, "StepUpdated", 1, func() Event { return new(StepUpdated) }},
+	{KindJobShrunk, "JobShrunk", 1, func() Event { return new(JobShrunk) }},
+	{KindJobsAccruing, "JobsAccruing", 1, func() Event { return new(JobsAccruing) }},
+	{KindJobPrepared, "JobPrepared", 1, func() Event { return new(JobPrepared) }},
+	{KindJobEpilogOver, "JobEpilogOver", 1, func() Event { return new(JobEpilogOver) }},
+	{KindImagePinned, "ImagePinned", 1, func() Event { return new(ImagePinned) }},
+	{KindJobNoted, "JobNoted", 2, func() Event { return new(JobNoted) }},
+	{KindJobPodsOver, "JobPodsOver", 2, func() Event { return new(JobPodsOver) }},
+	{KindJobSuspended, "JobSuspended", 1, func() Event { return new(JobSuspended) }},
+	{KindJobResumed, "JobResumed", 1, func() Event { return new(JobResumed) }},
+	{KindJobReady, "JobReady", 1, func() Event { return new(JobReady) }},
+	{KindNodeRegistered, "NodeRegistered", 1, func() Event { return new(NodeRegistered) }},
+	{KindNodeStateSet, "NodeStateSet", 1, func() Event { return new(NodeStateSet) }},
+	{KindNodeLost, "NodeLost", 1, func() Event { return new(NodeLost) }},
+	{KindNodeReturned, "NodeReturned", 1, func() Event { return new(NodeReturned) }},
+	{KindRunFenced, "RunFenced", 1, func() Event { return new(RunFenced) }},
+	{KindFenceTried, "FenceTried", 1, func() Event { return new(FenceTried) }},
+	{KindGPUFaulted, "GPUFaulted", 1, func() Event { return new(GPUFaulted) }},
+	{KindNodePowered, "NodePowered", 1, func() Event { return new(NodePowered) }},
+	{KindNodeReboot, "NodeReboot", 1, func() Event { return new(NodeReboot) }},
+	{KindNodeAdded, "NodeAdded", 1, func() Event { return new(NodeAdded) }},
+	{KindNodeDeleted, "NodeDeleted", 1, func() Event { return new(NodeDeleted) }},
+	{KindPartitionPut, "PartitionPut", 1, func() Event { return new(PartitionPut) }},
+	{KindNodeChanged, "NodeChanged", 1, func() Event { return new(NodeChanged) }},
+	{KindPartitionAdded, "PartitionAdded", 1, func() Event { return new(PartitionAdded) }},
+	{KindPartitionGone, "PartitionGone", 1, func() Event { return new(PartitionGone) }},
+	{KindForeignHoldTaken, "ForeignHoldTaken", 1, func() Event { return new(ForeignHoldTaken) }},
+	{KindForeignHoldReleased, "ForeignHoldReleased", 1, func() Event { return new(ForeignHoldReleased) }},
+}
+
+// rowByKind has the row of each kind at its number; decoding asks for each event.
+var rowByKind = indexKinds()
+
+func indexKinds() []*kindRow {
+	var rows []*kindRow
+	for i := range kindTable {
+		row := &kindTable[i]
+		for int(row.kind) >= len(rows) {
+			rows = append(rows, nil)
+		}
+		rows[row.kind] = row
+	}
+	return rows
+}
+
+// rowOf is the row of a kind, or nil for a kind of a newer release.
+func rowOf(kind Kind) *kindRow {
+	if int(kind) >= len(rowByKind) {
+		return nil
+	}
+	return rowByKind[kind]
+}
+
+// New returns an empty event of a kind, or nil for a kind of a newer release.
+func New(kind Kind) Event {
+	if row := rowOf(kind); row != nil {
+		return row.fresh()
 	}
 	return nil
 }
 
 // Kinds lists every kind of this release in order.
-//
-//muster:table one line for each kind
 func Kinds() []Kind {
-	return []Kind{
-		KindClusterCreated,
-		KindClusterVersionRaised,
-		KindConfigAdopted,
-		KindTokenIssued,
-		KindCertificateIssued,
-		KindCertificateRevoked,
-		KindTokenSpent,
-		KindCertificatesDropped,
-		KindEpochBegan,
-		KindHistoryLost,
-		KindQOSPut,
-		KindQOSRemoved,
-		KindAccountPut,
-		KindAccountRemoved,
-		KindUserPut,
-		KindUserRemoved,
-		KindAssociationPut,
-		KindAssociationRemoved,
-		KindWCKeyPut,
-		KindWCKeyRemoved,
-		KindResourcePut,
-		KindResourceRemoved,
-		KindClusterPut,
-		KindClusterRemoved,
-		KindUsageAged,
-		KindUsageCleared,
-		KindSharesNoted,
-		KindReservationPut,
-		KindReservationRemoved,
-		KindCrontabPut,
-		KindTriggerPut,
-		KindTriggerRemoved,
-		KindUserTokenIssued,
-		KindUserTokensEnded,
-		KindJobSubmitted,
-		KindJobEligible,
-		KindReasonsChanged,
-		KindJobHeld,
-		KindJobReleased,
-		KindJobUpdated,
-		KindArrayTaskSplit,
-		KindJobStarted,
-		KindJobEndRequested,
-		KindJobSignalled,
-		KindJobEnded,
-		KindJobNodeDone,
-		KindJobRequeued,
-		KindJobPurged,
-		KindStepStarted,
-		KindStepEnded,
-		KindStepNodeDone,
-		KindStepEndRequested,
-		KindStepSignalled,
-		KindStepUpdated,
-		KindJobShrunk,
-		KindJobsAccruing,
-		KindJobPrepared,
-		KindJobEpilogOver,
-		KindImagePinned,
-		KindJobNoted,
-		KindJobPodsOver,
-		KindJobSuspended,
-		KindJobResumed,
-		KindJobReady,
-		KindNodeRegistered,
-		KindNodeStateSet,
-		KindNodeLost,
-		KindNodeReturned,
-		KindRunFenced,
-		KindFenceTried,
-		KindGPUFaulted,
-		KindNodePowered,
-		KindNodeReboot,
-		KindNodeAdded,
-		KindNodeDeleted,
-		KindPartitionPut,
-		KindNodeChanged,
-		KindPartitionAdded,
-		KindPartitionGone,
-		KindForeignHoldTaken,
-		KindForeignHoldReleased,
+	kinds := make([]Kind, len(kindTable))
+	for i := range kindTable {
+		kinds[i] = kindTable[i].kind
 	}
+	return kinds
 }
 
 // String gives the name of the kind.
-//
-//muster:table one line for each kind
 func (k Kind) String() string {
-	switch k {
-	case KindClusterCreated:
-		return "ClusterCreated"
-	case KindClusterVersionRaised:
-		return "ClusterVersionRaised"
-	case KindConfigAdopted:
-		return "ConfigAdopted"
-	case KindTokenIssued:
-		return "TokenIssued"
-	case KindCertificateIssued:
-		return "CertificateIssued"
-	case KindCertificateRevoked:
-		return "CertificateRevoked"
-	case KindTokenSpent:
-		return "TokenSpent"
-	case KindCertificatesDropped:
-		return "CertificatesDropped"
-	case KindEpochBegan:
-		return "EpochBegan"
-	case KindHistoryLost:
-		return "HistoryLost"
-	case KindQOSPut:
-		return "QOSPut"
-	case KindQOSRemoved:
-		return "QOSRemoved"
-	case KindAccountPut:
-		return "AccountPut"
-	case KindAccountRemoved:
-		return "AccountRemoved"
-	case KindUserPut:
-		return "UserPut"
-	case KindUserRemoved:
-		return "UserRemoved"
-	case KindAssociationPut:
-		return "AssociationPut"
-	case KindAssociationRemoved:
-		return "AssociationRemoved"
-	case KindWCKeyPut:
-		return "WCKeyPut"
-	case KindWCKeyRemoved:
-		return "WCKeyRemoved"
-	case KindResourcePut:
-		return "ResourcePut"
-	case KindResourceRemoved:
-		return "ResourceRemoved"
-	case KindClusterPut:
-		return "ClusterPut"
-	case KindClusterRemoved:
-		return "ClusterRemoved"
-	case KindUsageAged:
-		return "UsageAged"
-	case KindUsageCleared:
-		return "UsageCleared"
-	case KindSharesNoted:
-		return "SharesNoted"
-	case KindReservationPut:
-		return "ReservationPut"
-	case KindReservationRemoved:
-		return "ReservationRemoved"
-	case KindCrontabPut:
-		return "CrontabPut"
-	case KindTriggerPut:
-		return "TriggerPut"
-	case KindTriggerRemoved:
-		return "TriggerRemoved"
-	case KindUserTokenIssued:
-		return "UserTokenIssued"
-	case KindUserTokensEnded:
-		return "UserTokensEnded"
-	case KindJobSubmitted:
-		return "JobSubmitted"
-	case KindJobEligible:
-		return "JobEligible"
-	case KindReasonsChanged:
-		return "ReasonsChanged"
-	case KindJobHeld:
-		return "JobHeld"
-	case KindJobReleased:
-		return "JobReleased"
-	case KindJobUpdated:
-		return "JobUpdated"
-	case KindArrayTaskSplit:
-		return "ArrayTaskSplit"
-	case KindJobStarted:
-		return "JobStarted"
-	case KindJobEndRequested:
-		return "JobEndRequested"
-	case KindJobSignalled:
-		return "JobSignalled"
-	case KindJobEnded:
-		return "JobEnded"
-	case KindJobNodeDone:
-		return "JobNodeDone"
-	case KindJobRequeued:
-		return "JobRequeued"
-	case KindJobPurged:
-		return "JobPurged"
-	case KindStepStarted:
-		return "StepStarted"
-	case KindStepEnded:
-		return "StepEnded"
-	case KindStepNodeDone:
-		return "StepNodeDone"
-	case KindStepEndRequested:
-		return "StepEndRequested"
-	case KindStepSignalled:
-		return "StepSignalled"
-	case KindStepUpdated:
-		return "StepUpdated"
-	case KindJobShrunk:
-		return "JobShrunk"
-	case KindJobsAccruing:
-		return "JobsAccruing"
-	case KindJobPrepared:
-		return "JobPrepared"
-	case KindJobEpilogOver:
-		return "JobEpilogOver"
-	case KindImagePinned:
-		return "ImagePinned"
-	case KindJobNoted:
-		return "JobNoted"
-	case KindJobPodsOver:
-		return "JobPodsOver"
-	case KindJobSuspended:
-		return "JobSuspended"
-	case KindJobResumed:
-		return "JobResumed"
-	case KindJobReady:
-		return "JobReady"
-	case KindNodeRegistered:
-		return "NodeRegistered"
-	case KindNodeStateSet:
-		return "NodeStateSet"
-	case KindNodeLost:
-		return "NodeLost"
-	case KindNodeReturned:
-		return "NodeReturned"
-	case KindRunFenced:
-		return "RunFenced"
-	case KindFenceTried:
-		return "FenceTried"
-	case KindGPUFaulted:
-		return "GPUFaulted"
-	case KindNodePowered:
-		return "NodePowered"
-	case KindNodeReboot:
-		return "NodeReboot"
-	case KindNodeAdded:
-		return "NodeAdded"
-	case KindNodeDeleted:
-		return "NodeDeleted"
-	case KindPartitionPut:
-		return "PartitionPut"
-	case KindNodeChanged:
-		return "NodeChanged"
-	case KindPartitionAdded:
-		return "PartitionAdded"
-	case KindPartitionGone:
-		return "PartitionGone"
-	case KindForeignHoldTaken:
-		return "ForeignHoldTaken"
-	case KindForeignHoldReleased:
-		return "ForeignHoldReleased"
+	if row := rowOf(k); row != nil {
+		return row.name
 	}
 	return "unknown"
 }
 
-// Since is the vocabulary version that a kind came with. A kind that is not here is as old as
-// the vocabulary.
+// Since is the vocabulary version that a kind came with. A kind of a newer release is as old as
+// the vocabulary: its number is refused before its version is asked for.
 func (k Kind) Since() uint32 {
-	switch k {
-	case KindJobNoted, KindJobPodsOver, KindClusterPut, KindClusterRemoved:
-		return 2
+	if row := rowOf(k); row != nil {
+		return row.since
 	}
 	return 1
 }

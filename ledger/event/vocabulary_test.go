@@ -86,7 +86,7 @@ func TestNeeds(t *testing.T) {
 		if got, err := old.Decode(data); needs == 1 && (err != nil || len(got) != 2) || needs > 1 && !errors.Is(err, event.ErrNewer) {
 			t.Fatalf("a release of version 1 reads a %s that needs version %d: %v", env.Event.Kind(), needs, err)
 		}
-		if u, ok := env.Event.(*event.UserTokenIssued); ok && (u.Login != "") != (needs == 2) {
+		if u, ok := env.Event.(*event.UserTokenIssued); ok && (u.Login != "" || u.Scope != "") != (needs == 2) {
 			t.Fatalf("%+v needs version %d", env.Event, needs)
 		}
 	})

@@ -36,6 +36,7 @@ type Durable struct {
 	snapReq  chan chan error
 	notify   chan bool
 	running  atomic.Bool
+	hung     atomic.Bool // the disk does not answer; see checkDisk
 	wg       sync.WaitGroup
 
 	mu       sync.Mutex
@@ -175,9 +176,9 @@ func (d *Durable) dispatchFrames() {
 }
 
 // finishBatch answers p. The caller holds mu and has taken p out of waiting.
-func (d *Durable) finishBatch(p *pending, pos Position, err error) {
+func (d *Durable) finishBatch(p *pending, position Position, err error) {
 	d.bytes -= len(p.frame)
-	p.pos, p.err = pos, err
+	p.pos, p.err = position, err
 	if err != nil {
 		p.pos = 0
 	}
@@ -291,11 +292,11 @@ func (d *Durable) refuseFailed(logs []*raft.Log) bool {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, l := range logs {
-		if l.Type != raft.LogCommand {
+	for _, entry := range logs {
+		if entry.Type != raft.LogCommand {
 			continue
 		}
-		if run, seq, ok := peekSeq(l.Data); ok && d.runs[run] && seq <= d.refused &&
+		if run, seq, ok := peekSeq(entry.Data); ok && d.runs[run] && seq <= d.refused &&
 			seq > d.stored {
 			return true
 		}
@@ -348,9 +349,9 @@ func (d *Durable) mayClear() error {
 }
 
 func (d *Durable) mayForget() error {
-	pos := Position(d.fsm.snapPos.Load())
-	if err := d.opts.BeforeCompact(pos); err != nil {
-		return fmt.Errorf("the log keeps its batches up to %d: %w", pos, err)
+	position := Position(d.fsm.snapPos.Load())
+	if err := d.opts.BeforeCompact(position); err != nil {
+		return fmt.Errorf("the log keeps its batches up to %d: %w", position, err)
 	}
 	return nil
 }
@@ -360,6 +361,9 @@ func (d *Durable) LastPosition() Position { return Position(d.fsm.pos.Load()) }
 
 // Leader is what raft says about who leads.
 func (d *Durable) Leader() Leadership {
+	if d.hung.Load() && d.raft.State() == raft.Leader {
+		return Leadership{} // raft has not heard yet that this member gave up the lead
+	}
 	addr, id := d.raft.LeaderWithID()
 	return Leadership{
 		Known:   id != "",

@@ -14,63 +14,64 @@ import (
 // back.
 const sumLen = 4
 
-func entrySum(l *raft.Log, ext []byte, salt uint32) uint32 {
+func entrySum(entry *raft.Log, ext []byte, salt uint32) uint32 {
 	var head [17]byte
-	binary.LittleEndian.PutUint64(head[:], l.Index)
-	binary.LittleEndian.PutUint64(head[8:], l.Term)
-	head[16] = byte(l.Type)
+	binary.LittleEndian.PutUint64(head[:], entry.Index)
+	binary.LittleEndian.PutUint64(head[8:], entry.Term)
+	head[16] = byte(entry.Type)
 	sum := durable.ExtendChecksum(salt, head[:])
-	sum = durable.ExtendChecksum(sum, l.Data)
+	sum = durable.ExtendChecksum(sum, entry.Data)
 	return durable.ExtendChecksum(sum, ext)
 }
 
-// sealEntry returns a copy of l that carries its checksum.
-func sealEntry(l *raft.Log, salt uint32) *raft.Log {
-	out := *l
-	ext := make([]byte, len(l.Extensions), len(l.Extensions)+sumLen)
-	copy(ext, l.Extensions)
-	out.Extensions = binary.LittleEndian.AppendUint32(ext, entrySum(l, l.Extensions, salt))
+// sealEntry returns a copy of entry that carries its checksum.
+func sealEntry(entry *raft.Log, salt uint32) *raft.Log {
+	out := *entry
+	ext := make([]byte, len(entry.Extensions), len(entry.Extensions)+sumLen)
+	copy(ext, entry.Extensions)
+	out.Extensions = binary.LittleEndian.AppendUint32(ext, entrySum(entry, entry.Extensions, salt))
 	return &out
 }
 
 // openEntry checks and removes the checksum that sealEntry added.
-func openEntry(l *raft.Log, salt uint32) error {
-	n := len(l.Extensions) - sumLen
+func openEntry(entry *raft.Log, salt uint32) error {
+	n := len(entry.Extensions) - sumLen
 	if n < 0 {
-		return fmt.Errorf("%w: entry %d has no checksum", ErrCorrupt, l.Index)
+		return fmt.Errorf("%w: entry %d has no checksum", ErrCorrupt, entry.Index)
 	}
-	ext := l.Extensions[:n]
-	if got, want := entrySum(l, ext, salt), binary.LittleEndian.Uint32(l.Extensions[n:]); got != want {
+	ext := entry.Extensions[:n]
+	if got, want := entrySum(entry, ext, salt),
+		binary.LittleEndian.Uint32(entry.Extensions[n:]); got != want {
 		return fmt.Errorf(
 			"%w: checksum of entry %d is %08x, should be %08x",
 			ErrCorrupt,
-			l.Index,
+			entry.Index,
 			got,
 			want,
 		)
 	}
-	l.Extensions = ext
+	entry.Extensions = ext
 	if n == 0 {
-		l.Extensions = nil
+		entry.Extensions = nil
 	}
 	return nil
 }
 
 // decodeEntry reads an entry as raft-wal's BinaryCodec writes it, checks it, and leaves Data
-// pointing into b. It never panics.
-func decodeEntry(b []byte, l *raft.Log, salt uint32) error {
-	decoder := entryDecoder{b: b}
-	l.Index = decoder.readUvarint()
-	l.Term = decoder.readUvarint()
-	l.Type = raft.LogType(decoder.readUvarint())
-	l.Data, l.Extensions = decoder.readBytes(), decoder.readBytes()
+// pointing into data. It never panics.
+func decodeEntry(data []byte, entry *raft.Log, salt uint32) error {
+	decoder := entryDecoder{b: data}
+	entry.Index = decoder.readUvarint()
+	entry.Term = decoder.readUvarint()
+	entry.Type = raft.LogType(decoder.readUvarint())
+	entry.Data, entry.Extensions = decoder.readBytes(), decoder.readBytes()
 	if decoder.bad {
-		return fmt.Errorf("%w: an entry of %d bytes cannot be decoded", ErrCorrupt, len(b))
+		return fmt.Errorf("%w: an entry of %d bytes cannot be decoded", ErrCorrupt, len(data))
 	}
-	if err := l.AppendedAt.UnmarshalBinary(decoder.b); err != nil {
+	if err := entry.AppendedAt.UnmarshalBinary(decoder.b); err != nil {
 		return fmt.Errorf("%w: time of an entry: %w", ErrCorrupt, err)
 	}
-	return openEntry(l, salt)
+	return openEntry(entry, salt)
 }
 
 type entryDecoder struct {
@@ -79,13 +80,13 @@ type entryDecoder struct {
 }
 
 func (d *entryDecoder) readUvarint() uint64 {
-	v, n := binary.Uvarint(d.b)
+	value, n := binary.Uvarint(d.b)
 	if n <= 0 {
 		d.bad, d.b = true, nil
 		return 0
 	}
 	d.b = d.b[n:]
-	return v
+	return value
 }
 
 func (d *entryDecoder) readBytes() []byte {

@@ -44,14 +44,14 @@ type NotLeaderError struct {
 }
 
 func (e *NotLeaderError) Error() string {
-	msg := ErrNotLeader.Error()
+	message := ErrNotLeader.Error()
 	if e.Leader.Known && !e.Leader.Self {
-		msg += fmt.Sprintf("; %s at %s does", e.Leader.ID, e.Leader.Address)
+		message += fmt.Sprintf("; %s at %s does", e.Leader.ID, e.Leader.Address)
 	}
 	if e.Unknown {
-		msg += "; the batch under way may still take effect"
+		message += "; the batch under way may still take effect"
 	}
-	return msg
+	return message
 }
 
 // Is makes errors.Is(err, ErrNotLeader) true.

@@ -41,32 +41,32 @@ type frame struct {
 	payload []byte
 }
 
-// sealFrame fills in the header of b, whose payload is in place.
-func sealFrame(b []byte, f frame) {
-	b[0] = 'M'
-	b[1] = 'B'
-	b[2] = frameVersion
-	b[3] = byte(f.kind)
-	binary.LittleEndian.PutUint64(b[8:], f.run)
-	binary.LittleEndian.PutUint64(b[16:], f.seq)
-	binary.LittleEndian.PutUint32(b[24:], uint32(len(b)-frameHeader))
-	binary.LittleEndian.PutUint32(b[4:], frameSum(b))
+// sealFrame fills in the header of data, whose payload is in place.
+func sealFrame(data []byte, f frame) {
+	data[0] = 'M'
+	data[1] = 'B'
+	data[2] = frameVersion
+	data[3] = byte(f.kind)
+	binary.LittleEndian.PutUint64(data[8:], f.run)
+	binary.LittleEndian.PutUint64(data[16:], f.seq)
+	binary.LittleEndian.PutUint32(data[24:], uint32(len(data)-frameHeader))
+	binary.LittleEndian.PutUint32(data[4:], frameSum(data))
 }
 
-func frameSum(b []byte) uint32 {
-	return durable.ExtendChecksum(durable.Checksum(b[:4]), b[8:])
+func frameSum(data []byte) uint32 {
+	return durable.ExtendChecksum(durable.Checksum(data[:4]), data[8:])
 }
 
 // decodeFrame returns ErrCorrupt for bytes that are no frame and ErrNewerVersion for one that a
-// newer release wrote. The payload aliases b.
-func decodeFrame(b []byte) (frame, error) {
-	if len(b) < frameHeader || b[0] != 'M' || b[1] != 'B' {
-		return frame{}, fmt.Errorf("%w: %d bytes that are no batch frame", ErrCorrupt, len(b))
+// newer release wrote. The payload aliases data.
+func decodeFrame(data []byte) (frame, error) {
+	if len(data) < frameHeader || data[0] != 'M' || data[1] != 'B' {
+		return frame{}, fmt.Errorf("%w: %d bytes that are no batch frame", ErrCorrupt, len(data))
 	}
-	if b[2] > frameVersion {
-		return frame{}, newerError("a batch", int(b[2]), frameVersion)
+	if data[2] > frameVersion {
+		return frame{}, newerError("a batch", int(data[2]), frameVersion)
 	}
-	if got, want := frameSum(b), binary.LittleEndian.Uint32(b[4:]); got != want {
+	if got, want := frameSum(data), binary.LittleEndian.Uint32(data[4:]); got != want {
 		return frame{}, fmt.Errorf(
 			"%w: checksum of a batch is %08x, its header says %08x",
 			ErrCorrupt,
@@ -75,12 +75,12 @@ func decodeFrame(b []byte) (frame, error) {
 		)
 	}
 	f := frame{
-		kind:    frameKind(b[3]),
-		run:     binary.LittleEndian.Uint64(b[8:]),
-		seq:     binary.LittleEndian.Uint64(b[16:]),
-		payload: b[frameHeader:],
+		kind:    frameKind(data[3]),
+		run:     binary.LittleEndian.Uint64(data[8:]),
+		seq:     binary.LittleEndian.Uint64(data[16:]),
+		payload: data[frameHeader:],
 	}
-	if n := binary.LittleEndian.Uint32(b[24:]); int(n) != len(f.payload) {
+	if n := binary.LittleEndian.Uint32(data[24:]); int(n) != len(f.payload) {
 		return frame{}, fmt.Errorf(
 			"%w: batch of %d bytes says it has %d",
 			ErrCorrupt,
@@ -95,18 +95,20 @@ func decodeFrame(b []byte) (frame, error) {
 }
 
 // peekSeq reads run and seq without checking the sum; ok is false for bytes that are no frame.
-func peekSeq(b []byte) (run, seq uint64, ok bool) {
-	if len(b) < frameHeader || b[0] != 'M' || b[1] != 'B' {
+func peekSeq(data []byte) (run, seq uint64, ok bool) {
+	if len(data) < frameHeader || data[0] != 'M' || data[1] != 'B' {
 		return 0, 0, false
 	}
-	return binary.LittleEndian.Uint64(b[8:]), binary.LittleEndian.Uint64(b[16:]), true
+	return binary.LittleEndian.Uint64(data[8:]), binary.LittleEndian.Uint64(data[16:]), true
 }
 
-func appendUint64(b []byte, v uint64) []byte { return binary.LittleEndian.AppendUint64(b, v) }
+func appendUint64(buffer []byte, value uint64) []byte {
+	return binary.LittleEndian.AppendUint64(buffer, value)
+}
 
-func readUint64(b []byte) (uint64, error) {
-	if len(b) != 8 {
-		return 0, fmt.Errorf("%w: number of %d bytes", ErrCorrupt, len(b))
+func readUint64(data []byte) (uint64, error) {
+	if len(data) != 8 {
+		return 0, fmt.Errorf("%w: number of %d bytes", ErrCorrupt, len(data))
 	}
-	return binary.LittleEndian.Uint64(b), nil
+	return binary.LittleEndian.Uint64(data), nil
 }

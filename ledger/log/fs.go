@@ -99,22 +99,22 @@ func (osFS) ReadDir(dir string) ([]string, error) {
 }
 
 func (osFS) Create(path string, size int64) (File, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	if size > 0 {
-		if err := preallocateFile(f, size); err != nil {
+		if err := preallocateFile(file, size); err != nil {
 			// A file that holds nothing must not be left behind to hold the very space that is
 			// missing.
 			return nil, errors.Join(
 				fmt.Errorf("reserve %d bytes for %s: %w", size, path, err),
-				f.Close(),
+				file.Close(),
 				os.Remove(path),
 			)
 		}
 	}
-	return &osFile{File: f}, nil
+	return &osFile{File: file}, nil
 }
 
 func (osFS) Open(path string, write bool) (File, error) {
@@ -122,11 +122,11 @@ func (osFS) Open(path string, write bool) (File, error) {
 	if write {
 		flag = os.O_RDWR
 	}
-	f, err := os.OpenFile(path, flag, 0)
+	file, err := os.OpenFile(path, flag, 0)
 	if err != nil {
 		return nil, err
 	}
-	return &osFile{File: f}, nil
+	return &osFile{File: file}, nil
 }
 
 func (osFS) Rename(from, to string) error { return os.Rename(from, to) }

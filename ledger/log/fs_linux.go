@@ -10,9 +10,9 @@ import (
 )
 
 // syncData flushes the data and what is needed to read it back, not the file's times.
-func syncData(f *os.File) error {
+func syncData(file *os.File) error {
 	for {
-		err := unix.Fdatasync(int(f.Fd()))
+		err := unix.Fdatasync(int(file.Fd()))
 		if !errors.Is(err, unix.EINTR) {
 			return err
 		}
@@ -20,14 +20,14 @@ func syncData(f *os.File) error {
 }
 
 // preallocateFile reserves blocks, so that a later write inside size cannot find the disk full.
-func preallocateFile(f *os.File, size int64) error {
+func preallocateFile(file *os.File, size int64) error {
 	for {
-		err := unix.Fallocate(int(f.Fd()), 0, 0, size)
+		err := unix.Fallocate(int(file.Fd()), 0, 0, size)
 		switch {
 		case errors.Is(err, unix.EINTR):
 			continue
 		case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENOSYS):
-			return f.Truncate(size)
+			return file.Truncate(size)
 		default:
 			return err
 		}
@@ -43,14 +43,14 @@ func (osFS) Free(dir string) (uint64, error) {
 }
 
 func (osFS) Lock(path string) (io.Closer, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		var holder [32]byte
-		n, _ := f.ReadAt(holder[:], 0)
-		f.Close()
+		n, _ := file.ReadAt(holder[:], 0)
+		file.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
 			return nil, fmt.Errorf(
 				"%w: %s is held by process %s; stop it first",
@@ -62,8 +62,8 @@ func (osFS) Lock(path string) (io.Closer, error) {
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
 	// The pid is a courtesy to whoever meets the lock; failing to note it does not weaken the lock.
-	if err := f.Truncate(0); err == nil {
-		_, _ = f.WriteAt(fmt.Appendf(nil, "%d", os.Getpid()), 0)
+	if err := file.Truncate(0); err == nil {
+		_, _ = file.WriteAt(fmt.Appendf(nil, "%d", os.Getpid()), 0)
 	}
-	return f, nil
+	return file, nil
 }

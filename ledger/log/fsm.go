@@ -46,20 +46,20 @@ type applied struct {
 }
 
 // Apply applies one entry. raft uses ApplyBatch instead, except to recover a cluster by hand.
-func (f *fsm) Apply(l *raft.Log) any { return f.ApplyBatch([]*raft.Log{l})[0] }
+func (f *fsm) Apply(entry *raft.Log) any { return f.ApplyBatch([]*raft.Log{entry})[0] }
 
 // ApplyBatch applies the entries of one group.
 func (f *fsm) ApplyBatch(logs []*raft.Log) []any {
 	results := make([]applied, 0, len(logs))
-	for _, l := range logs {
+	for _, entry := range logs {
 		if f.err != nil {
 			break
 		}
-		if l.Type == raft.LogCommand {
-			results = append(results, f.applyEntry(l))
+		if entry.Type == raft.LogCommand {
+			results = append(results, f.applyEntry(entry))
 		}
 		if f.err == nil {
-			f.index.Store(l.Index)
+			f.index.Store(entry.Index)
 		}
 	}
 	f.complete(results)
@@ -71,10 +71,10 @@ func (f *fsm) ApplyBatch(logs []*raft.Log) []any {
 	return make([]any, len(logs))
 }
 
-func (f *fsm) applyEntry(l *raft.Log) applied {
-	fr, err := decodeFrame(l.Data)
+func (f *fsm) applyEntry(entry *raft.Log) applied {
+	fr, err := decodeFrame(entry.Data)
 	if err != nil {
-		f.err = fmt.Errorf("entry %d of the ledger's log: %w", l.Index, err)
+		f.err = fmt.Errorf("entry %d of the ledger's log: %w", entry.Index, err)
 		return applied{err: f.err}
 	}
 	out := applied{run: fr.run, seq: fr.seq, pos: Position(f.pos.Load())}
@@ -148,12 +148,12 @@ func (f *fsm) restoreState(r io.Reader) error {
 	if isStateless(head[:]) && !f.stateless {
 		return errStateless
 	}
-	pos, err := snapshotPosition(head[:])
+	position, err := snapshotPosition(head[:])
 	if err != nil {
 		return err
 	}
 	if err := f.machine.Restore(r); err != nil {
-		return fmt.Errorf("restore the snapshot of batch %d: %w", pos, err)
+		return fmt.Errorf("restore the snapshot of batch %d: %w", position, err)
 	}
 	// Reading to the end makes sure that the last chunk and the end mark are checked, too.
 	n, err := io.Copy(io.Discard, r)
@@ -163,7 +163,7 @@ func (f *fsm) restoreState(r io.Reader) error {
 	if err != nil {
 		return err
 	}
-	f.pos.Store(uint64(pos))
+	f.pos.Store(uint64(position))
 	f.run, f.seq = binary.LittleEndian.Uint64(head[16:]), binary.LittleEndian.Uint64(head[24:])
 	f.snapPos.Store(f.pos.Load())
 	f.since, f.sinceBytes = 0, 0

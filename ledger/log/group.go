@@ -23,11 +23,12 @@ type Layer interface {
 
 // NewTransport returns raft's protocol over a layer, for Options.Transport. patience bounds
 // each exchange; that of a snapshot grows with its size.
-func NewTransport(l Layer, patience time.Duration, logger *slog.Logger) raft.Transport {
-	return transport{raft.NewNetworkTransportWithConfig(
-		&raft.NetworkTransportConfig{Stream: streams{l}, MaxPool: 3, Timeout: patience,
+func NewTransport(layer Layer, patience time.Duration, logger *slog.Logger) raft.Transport {
+	ending := newEndingLayer(layer)
+	return transport{NetworkTransport: raft.NewNetworkTransportWithConfig(
+		&raft.NetworkTransportConfig{Stream: streams{ending}, MaxPool: 3, Timeout: patience,
 			Logger: newHCLog(logger)},
-	)}
+	), ending: ending}
 }
 
 // streams is a Layer in raft's words.
@@ -147,14 +148,14 @@ func Fresh(fs FS, dir string) (bool, error) {
 
 // Group is who takes part, in the configuration that this member knows last.
 func (d *Durable) Group() []Member {
-	var out []Member
+	var members []Member
 	for _, s := range d.raft.GetConfiguration().Configuration().Servers {
-		out = append(
-			out,
+		members = append(
+			members,
 			Member{ID: string(s.ID), Address: string(s.Address), Joining: s.Suffrage != raft.Voter},
 		)
 	}
-	return out
+	return members
 }
 
 // Term is the number of the last election that this member knows of.
@@ -209,14 +210,14 @@ func (d *Durable) HandOver(ctx context.Context, id string) error {
 	if id == "" {
 		return d.changeGroup(ctx, "hand over", d.raft.LeadershipTransfer())
 	}
-	for _, m := range d.Group() {
-		if m.ID == id && !m.Joining {
+	for _, member := range d.Group() {
+		if member.ID == id && !member.Joining {
 			return d.changeGroup(
 				ctx,
 				"hand over to "+id,
 				d.raft.LeadershipTransferToServer(
-					raft.ServerID(m.ID),
-					raft.ServerAddress(m.Address),
+					raft.ServerID(member.ID),
+					raft.ServerAddress(member.Address),
 				),
 			)
 		}

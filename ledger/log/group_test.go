@@ -196,3 +196,51 @@ func TestDropStart(t *testing.T) {
 		mustClose(t, nd.l)
 	}
 }
+
+// TestARemovedMemberComesBack: a member that knows that it was removed opens its folder, has no vote, and
+// goes on with what it had when it is added again.
+func TestARemovedMemberComesBack(t *testing.T) {
+	c := newCluster(t, 3)
+	h := &history{next: 1, acked: map[log.Position]int{}}
+	lead := c.leader()
+	mustAppend(t, lead.l, h)
+	removed := c.nodes[0]
+	if removed == lead {
+		removed = c.nodes[1]
+	}
+	if err := lead.l.Remove(bg, removed.id); err != nil {
+		t.Fatal(err)
+	}
+	mustAppend(t, lead.l, h)
+	if err := lead.l.Add(bg, log.Member{ID: removed.id, Address: removed.id, Joining: true}); err != nil {
+		t.Fatal(err)
+	}
+	c.waitFor(removed, 2)
+	if err := lead.l.Remove(bg, removed.id); err != nil {
+		t.Fatal(err)
+	}
+	c.await("it knows that it was removed", func() bool {
+		for _, member := range removed.l.Group() {
+			if member.ID == removed.id {
+				return false
+			}
+		}
+		return true
+	})
+	c.stop(removed)
+	c.start(removed)
+	if lead.l.Leader().ID != lead.id || removed.l.Leader().Self {
+		t.Error("the removed member changed who leads")
+	}
+	if err := lead.l.Add(bg, log.Member{ID: removed.id, Address: removed.id}); err != nil {
+		t.Fatal(err)
+	}
+	mustAppend(t, lead.l, h)
+	c.waitFor(removed, 3)
+	if err := h.check(removed.m); err != nil {
+		t.Error(err)
+	}
+	for _, nd := range c.nodes {
+		c.stop(nd)
+	}
+}

@@ -18,7 +18,7 @@ type hcLog struct {
 	args []any
 }
 
-func newHCLog(l *slog.Logger) hclog.Logger { return &hcLog{l: l, name: "raft"} }
+func newHCLog(logger *slog.Logger) hclog.Logger { return &hcLog{l: logger, name: "raft"} }
 
 func slogLevel(level hclog.Level) slog.Level {
 	switch level {
@@ -31,7 +31,7 @@ func slogLevel(level hclog.Level) slog.Level {
 	}
 }
 
-func (h *hcLog) Log(level hclog.Level, msg string, args ...any) {
+func (h *hcLog) Log(level hclog.Level, message string, args ...any) {
 	lv := slogLevel(level)
 	if !h.l.Enabled(context.Background(), lv) {
 		return
@@ -44,14 +44,14 @@ func (h *hcLog) Log(level hclog.Level, msg string, args ...any) {
 		}
 		out = append(out, a)
 	}
-	h.l.Log(context.Background(), lv, msg, out...)
+	h.l.Log(context.Background(), lv, message, out...)
 }
 
-func (h *hcLog) Trace(msg string, args ...any) { h.Log(hclog.Trace, msg, args...) }
-func (h *hcLog) Debug(msg string, args ...any) { h.Log(hclog.Debug, msg, args...) }
-func (h *hcLog) Info(msg string, args ...any)  { h.Log(hclog.Info, msg, args...) }
-func (h *hcLog) Warn(msg string, args ...any)  { h.Log(hclog.Warn, msg, args...) }
-func (h *hcLog) Error(msg string, args ...any) { h.Log(hclog.Error, msg, args...) }
+func (h *hcLog) Trace(message string, args ...any) { h.Log(hclog.Trace, message, args...) }
+func (h *hcLog) Debug(message string, args ...any) { h.Log(hclog.Debug, message, args...) }
+func (h *hcLog) Info(message string, args ...any)  { h.Log(hclog.Info, message, args...) }
+func (h *hcLog) Warn(message string, args ...any)  { h.Log(hclog.Warn, message, args...) }
+func (h *hcLog) Error(message string, args ...any) { h.Log(hclog.Error, message, args...) }
 
 func (h *hcLog) is(level hclog.Level) bool {
 	return h.l.Enabled(context.Background(), slogLevel(level))

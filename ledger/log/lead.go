@@ -160,6 +160,8 @@ type heard struct {
 	last   map[raft.ServerID]hearing
 	asked  map[raft.ServerID]Moment // who is being asked, and since when the answer is wanted
 	change chan struct{}            // closed and replaced at every answer
+	// silent tells whether this member must not say that it leads.
+	silent func() bool
 }
 
 // hearing is the newest answer of a member: to what was sent at a moment in a term.
@@ -173,6 +175,7 @@ func newHeard() *heard {
 		last:   map[raft.ServerID]hearing{},
 		asked:  map[raft.ServerID]Moment{},
 		change: make(chan struct{}),
+		silent: func() bool { return false },
 	}
 }
 
@@ -284,6 +287,9 @@ func (t hearingTransport) AppendEntries(
 	args *raft.AppendEntriesRequest,
 	resp *raft.AppendEntriesResponse,
 ) error {
+	if t.heard.silent() {
+		return errDiskHangs
+	}
 	sent := t.heard.noteSending()
 	err := t.Transport.AppendEntries(id, target, args, resp)
 	if err == nil {
@@ -340,6 +346,9 @@ func (p *hearingPipeline) AppendEntries(
 	args *raft.AppendEntriesRequest,
 	resp *raft.AppendEntriesResponse,
 ) (raft.AppendFuture, error) {
+	if p.heard.silent() {
+		return nil, errDiskHangs
+	}
 	p.mu.Lock()
 	p.sent[args] = p.heard.noteSending()
 	p.mu.Unlock()

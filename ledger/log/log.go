@@ -13,7 +13,7 @@ type Position uint64
 type Machine interface {
 	// Apply consumes one batch. The slice is valid only during the call. An error stops the log with that error: a batch is
 	// never skipped.
-	Apply(pos Position, batch []byte) error
+	Apply(position Position, batch []byte) error
 	// Snapshot captures the present state cheaply; write encodes it later, concurrently with Apply. write is called at most once.
 	Snapshot() (write func(w io.Writer) error, err error)
 	// Restore replaces the state, whatever it was, by an encoded one.

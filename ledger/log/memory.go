@@ -61,10 +61,10 @@ type memPending struct {
 }
 
 // NewMemory returns an empty log without a disk.
-func NewMemory(m Machine) *Memory {
+func NewMemory(machine Machine) *Memory {
 	// An empty store has nothing to restore, so nothing can fail.
-	l, _ := OpenMemory(MemoryOptions{Machine: m})
-	return l
+	memory, _ := OpenMemory(MemoryOptions{Machine: machine})
+	return memory
 }
 
 // OpenMemory restores the machine from the store and returns a log that continues there.
@@ -211,17 +211,17 @@ func (m *Memory) answer(p *memPending, cause error) {
 			return
 		}
 	}
-	pos := m.LastPosition() + 1
+	position := m.LastPosition() + 1
 	// Stored before applied, as on disk: a batch that the machine refuses is refused again
 	// after a restart.
 	m.store.mu.Lock()
 	m.store.tail = append(m.store.tail, p.batch)
 	m.store.mu.Unlock()
-	err := m.opts.Machine.Apply(pos, p.batch)
+	err := m.opts.Machine.Apply(position, p.batch)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err != nil {
-		m.dead = fmt.Errorf("apply batch %d: %w", pos, err)
+		m.dead = fmt.Errorf("apply batch %d: %w", position, err)
 		m.stopped = fmt.Errorf("%w: %w", ErrStopped, m.dead)
 		p.err = m.stopped
 		close(m.done)
@@ -232,12 +232,12 @@ func (m *Memory) answer(p *memPending, cause error) {
 		m.queue = nil
 		return
 	}
-	p.pos, m.pos = pos, pos
+	p.pos, m.pos = position, position
 	m.stats.Batches++
 	m.stats.Groups++
 	m.stats.GroupMax = 1
 	m.stats.Bytes += uint64(len(p.batch))
-	m.stats.LastPosition = pos
+	m.stats.LastPosition = position
 }
 
 // Barrier waits until everything appended before it is applied.
@@ -290,7 +290,7 @@ func (m *Memory) Snapshot(context.Context) error {
 	m.apply.Lock()
 	defer m.apply.Unlock()
 	m.mu.Lock()
-	err, pos := m.closedErr(), m.pos
+	err, position := m.closedErr(), m.pos
 	m.mu.Unlock()
 	if err != nil {
 		return err
@@ -304,8 +304,8 @@ func (m *Memory) Snapshot(context.Context) error {
 		return err
 	}
 	m.store.mu.Lock()
-	m.store.tail = append([][]byte{}, m.store.tail[pos-m.store.snapPos:]...)
-	m.store.snap, m.store.snapPos = append([]byte{}, buf.Bytes()...), pos
+	m.store.tail = append([][]byte{}, m.store.tail[position-m.store.snapPos:]...)
+	m.store.snap, m.store.snapPos = append([]byte{}, buf.Bytes()...), position
 	m.store.mu.Unlock()
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -325,9 +325,9 @@ func (m *Memory) Headroom() (Headroom, error) {
 func (m *Memory) Stats() Stats {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := m.stats
-	s.Pending = len(m.queue)
-	return s
+	stats := m.stats
+	stats.Pending = len(m.queue)
+	return stats
 }
 
 // Done is closed when the log has stopped.

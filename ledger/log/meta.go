@@ -143,29 +143,29 @@ func (m *metaStore) openFiles() error {
 
 func (m *metaStore) readSlot(i int) (*metaState, uint64, error) {
 	path := metaPath(m.dir, i)
-	b, err := readAll(m.fs, path, metaSize)
+	data, err := readAll(m.fs, path, metaSize)
 	if err != nil {
 		return nil, 0, err
 	}
-	if len(b) < metaHeader || string(b[:8]) != metaMagic {
+	if len(data) < metaHeader || string(data[:8]) != metaMagic {
 		return nil, 0, corruptError(path, 0, cureSegment, "not a metadata file")
 	}
-	if v := binary.LittleEndian.Uint32(b[8:]); v > metaVersion {
+	if v := binary.LittleEndian.Uint32(data[8:]); v > metaVersion {
 		return nil, 0, newerError(path, int(v), metaVersion)
 	}
-	n := binary.LittleEndian.Uint32(b[12:])
-	if int(n) > len(b)-metaHeader {
+	n := binary.LittleEndian.Uint32(data[12:])
+	if int(n) > len(data)-metaHeader {
 		return nil, 0, corruptError(path, 12, cureSegment, "length %d is beyond the file", n)
 	}
-	body := b[metaHeader : metaHeader+n]
-	if sum := metaSum(b[:24], body); sum != binary.LittleEndian.Uint32(b[24:]) {
+	body := data[metaHeader : metaHeader+n]
+	if sum := metaSum(data[:24], body); sum != binary.LittleEndian.Uint32(data[24:]) {
 		return nil, 0, corruptError(path, 24, cureSegment, "checksum does not match")
 	}
 	var state metaState
 	if err := json.Unmarshal(body, &state); err != nil {
 		return nil, 0, corruptError(path, metaHeader, cureSegment, "cannot be decoded: %v", err)
 	}
-	return &state, binary.LittleEndian.Uint64(b[16:]), nil
+	return &state, binary.LittleEndian.Uint64(data[16:]), nil
 }
 
 func metaSum(header, body []byte) uint32 {
@@ -207,20 +207,20 @@ func (m *metaStore) writeSlot(next metaState) error {
 			metaSize-metaHeader,
 		)
 	}
-	b := make([]byte, metaHeader+len(body))
-	copy(b, metaMagic)
-	binary.LittleEndian.PutUint32(b[8:], metaVersion)
-	binary.LittleEndian.PutUint32(b[12:], uint32(len(body)))
-	binary.LittleEndian.PutUint64(b[16:], m.generation+1)
-	copy(b[metaHeader:], body)
-	binary.LittleEndian.PutUint32(b[24:], metaSum(b[:24], body))
+	data := make([]byte, metaHeader+len(body))
+	copy(data, metaMagic)
+	binary.LittleEndian.PutUint32(data[8:], metaVersion)
+	binary.LittleEndian.PutUint32(data[12:], uint32(len(body)))
+	binary.LittleEndian.PutUint64(data[16:], m.generation+1)
+	copy(data[metaHeader:], body)
+	binary.LittleEndian.PutUint32(data[24:], metaSum(data[:24], body))
 	if m.secondDue {
 		if err := m.files[1].Sync(); err != nil {
 			return err
 		}
 		m.secondDue = false
 	}
-	if _, err := m.files[0].WriteAt(b, 0); err != nil {
+	if _, err := m.files[0].WriteAt(data, 0); err != nil {
 		return err
 	}
 	if err := m.files[0].Sync(); err != nil {
@@ -228,7 +228,7 @@ func (m *metaStore) writeSlot(next metaState) error {
 	}
 	m.generation++
 	m.secondDue = true
-	_, err = m.files[1].WriteAt(b, 0)
+	_, err = m.files[1].WriteAt(data, 0)
 	return err
 }
 

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/raft"
 )
@@ -41,6 +43,10 @@ func Open(ctx context.Context, opts Options) (*Durable, error) {
 	}
 	if err := durable.startRaft(); err != nil {
 		return nil, errors.Join(err, durable.store.close(false), durable.lock.Close())
+	}
+	if p, ok := opts.Transport.(Prober); ok && !opts.Witness {
+		durable.wg.Add(1)
+		go durable.watchLeaderProcess(p)
 	}
 	durable.wg.Add(3)
 	go durable.dispatchFrames()
@@ -208,6 +214,7 @@ func (d *Durable) startRaft() (err error) {
 	if d.alone {
 		_, trans = raft.NewInmemTransport(raft.ServerAddress(d.opts.NodeID))
 	}
+	d.heard.silent = d.hung.Load
 	trans = d.heard.hear(trans)
 	d.trans = trans
 	// A timeout that is then shortened makes raft hold its first election at once.
@@ -301,13 +308,13 @@ func (d *Durable) writeFirstConfiguration(trans raft.Transport) error {
 
 func raftConfiguration(members []Member) raft.Configuration {
 	var c raft.Configuration
-	for _, m := range members {
+	for _, member := range members {
 		c.Servers = append(
 			c.Servers,
 			raft.Server{
 				Suffrage: raft.Voter,
-				ID:       raft.ServerID(m.ID),
-				Address:  raft.ServerAddress(m.Address),
+				ID:       raft.ServerID(member.ID),
+				Address:  raft.ServerAddress(member.Address),
 			},
 		)
 	}
@@ -322,15 +329,11 @@ func (d *Durable) listMembers() []string {
 	return ids
 }
 
-// isMember reports whether this node may take part; one that joins later has no configuration yet.
+// isMember reports whether this node may take part. Of a group's folder claimFolder knows whose it is:
+// one that joins later has no configuration yet, and one that was removed has one without itself, until
+// it is added again.
 func (d *Durable) isMember() bool {
-	ids := d.listMembers()
-	for _, id := range ids {
-		if id == d.opts.NodeID {
-			return true
-		}
-	}
-	return len(ids) == 0 && !d.alone
+	return !d.alone || slices.Contains(d.listMembers(), d.opts.NodeID)
 }
 
 // watchLeadership follows leadership.
@@ -343,8 +346,14 @@ func (d *Durable) watchLeadership() {
 	})
 	d.raft.RegisterObserver(obs)
 	defer d.raft.DeregisterObserver(obs)
+	watch := time.NewTicker(d.opts.hangAfter() / diskChecks)
+	defer watch.Stop()
+	looked := time.Now()
 	for {
 		select {
+		case <-watch.C:
+			d.checkDisk(looked)
+			looked = time.Now()
 		case leading := <-d.notify:
 			d.takeLead(leading)
 		case <-seen:

@@ -44,7 +44,7 @@ type Options struct {
 	// BeforeCompact is asked before batches up to pos are removed from the log: it must return
 	// nil only when everything up to pos is synced elsewhere, that is in the archive and the
 	// blob store. On an error the log keeps them.
-	BeforeCompact func(pos Position) error
+	BeforeCompact func(position Position) error
 	// AtLeast is a position known, from the archive, to have been applied: a log that ends
 	// before it is damaged. Only for a cluster of one, whose log is complete when Open returns.
 	AtLeast Position

@@ -6,8 +6,17 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// transport is raft's own one, but for its pipelines.
-type transport struct{ *raft.NetworkTransport }
+// transport is raft's own one, but for its pipelines, and that it sees the end of processes.
+type transport struct {
+	*raft.NetworkTransport
+	ending endingLayer
+}
+
+// ConnectionEnded implements Prober.
+func (t transport) ConnectionEnded() <-chan struct{} { return t.ending.ended }
+
+// Probe implements Prober.
+func (t transport) Probe(address string) error { return t.ending.probe(address) }
 
 // AppendEntriesPipeline implements raft.Transport.
 func (t transport) AppendEntriesPipeline(

@@ -223,16 +223,16 @@ func rotatedSegments(st types.PersistentState, seg *segment, segBytes int) types
 }
 
 // check is what every entry on disk must satisfy.
-func (s *logStore) check(index uint64, b []byte) error {
-	var l raft.Log
-	if err := decodeEntry(b, &l, s.salt); err != nil {
+func (s *logStore) check(index uint64, data []byte) error {
+	var entry raft.Log
+	if err := decodeEntry(data, &entry, s.salt); err != nil {
 		return err
 	}
-	if l.Index != index {
-		return fmt.Errorf("%w: entry says it is %d", ErrCorrupt, l.Index)
+	if entry.Index != index {
+		return fmt.Errorf("%w: entry says it is %d", ErrCorrupt, entry.Index)
 	}
-	if l.Type == raft.LogCommand {
-		f, err := decodeFrame(l.Data)
+	if entry.Type == raft.LogCommand {
+		f, err := decodeFrame(entry.Data)
 		if err == nil && f.kind == kindBatch && s.visit != nil {
 			s.visit(f.payload)
 		}

@@ -173,11 +173,12 @@ func (s *segment) closeGroup(
 	return true, nil
 }
 
-func checkSegmentHeader(b []byte, info types.SegmentInfo) error {
-	if binary.LittleEndian.Uint64(b) != segMagic|segVersion<<56 {
+func checkSegmentHeader(data []byte, info types.SegmentInfo) error {
+	if binary.LittleEndian.Uint64(data) != segMagic|segVersion<<56 {
 		return fmt.Errorf("the file header is not one of a segment of version %d", segVersion)
 	}
-	if base, id := binary.LittleEndian.Uint64(b[8:]), binary.LittleEndian.Uint64(b[16:]); base != info.BaseIndex ||
+	if base, id := binary.LittleEndian.Uint64(data[8:]),
+		binary.LittleEndian.Uint64(data[16:]); base != info.BaseIndex ||
 		id != info.ID {
 		return fmt.Errorf("the file says it is segment %s", segmentName(base, id))
 	}
@@ -255,28 +256,28 @@ func (s *segment) laterGroup(tail []byte, check func(uint64, []byte) error) (int
 	return 0, false
 }
 
-// wholeGroup reports whether b begins with a group of at least one valid entry whose index is
+// wholeGroup reports whether data begins with a group of at least one valid entry whose index is
 // next or later.
-func wholeGroup(b []byte, next uint64, check func(uint64, []byte) error) bool {
+func wholeGroup(data []byte, next uint64, check func(uint64, []byte) error) bool {
 	at, valid := int64(0), false
-	for at+segFrameHeader <= int64(len(b)) {
-		kind, arg, ok := segFrame(b[at:])
+	for at+segFrameHeader <= int64(len(data)) {
+		kind, arg, ok := segFrame(data[at:])
 		if !ok {
 			return false
 		}
 		if kind == segCommit {
-			return valid && durable.Checksum(b[:at]) == arg
+			return valid && durable.Checksum(data[:at]) == arg
 		}
 		end := at + segFrameHeader + int64(arg)
-		if end > int64(len(b)) {
+		if end > int64(len(data)) {
 			return false
 		}
 		if kind == segEntry {
-			index, n := binary.Uvarint(b[at+segFrameHeader : end])
+			index, n := binary.Uvarint(data[at+segFrameHeader : end])
 			if n <= 0 || index < next {
 				return false
 			}
-			if err := check(index, b[at+segFrameHeader:end]); err != nil &&
+			if err := check(index, data[at+segFrameHeader:end]); err != nil &&
 				!errors.Is(err, ErrNewerVersion) {
 				return false
 			}
@@ -309,14 +310,14 @@ func (s *segment) isComplete(tail []byte) bool {
 	return true
 }
 
-func lastNonZero(b []byte) int {
+func lastNonZero(data []byte) int {
 	var zero [4096]byte
-	n := len(b)
-	for n >= len(zero) && bytes.Equal(b[n-len(zero):n], zero[:]) {
+	n := len(data)
+	for n >= len(zero) && bytes.Equal(data[n-len(zero):n], zero[:]) {
 		n -= len(zero)
 	}
 	for n--; n >= 0; n-- {
-		if b[n] != 0 {
+		if data[n] != 0 {
 			return n
 		}
 	}

@@ -104,11 +104,11 @@ func (s *snapStore) listIndexes() ([]uint64, error) {
 		return nil, err
 	}
 	out := make([]uint64, 0, len(names))
-	for _, n := range names {
+	for _, name := range names {
 		var index, term uint64
-		if _, err := fmt.Sscanf(n, "%020d-%020d", &index, &term); err != nil {
+		if _, err := fmt.Sscanf(name, "%020d-%020d", &index, &term); err != nil {
 			return nil, corruptError(
-				filepath.Join(s.dir, n),
+				filepath.Join(s.dir, name),
 				0,
 				"move it away if it is not a snapshot of Muster's",
 				"the name is not index-term",
@@ -301,16 +301,16 @@ func (s *snapStore) Create(
 	if err != nil {
 		return nil, s.rememberError(err)
 	}
-	k := &snapSink{store: s, name: name, temp: temp, f: file}
+	sink := &snapSink{store: s, name: name, temp: temp, f: file}
 	head := make([]byte, snapHeader, snapHeader+len(body))
 	copy(head, snapMagic)
 	binary.LittleEndian.PutUint32(head[8:], snapVersion)
 	binary.LittleEndian.PutUint32(head[12:], uint32(len(body)))
 	binary.LittleEndian.PutUint32(head[16:], durable.Checksum(body))
-	if err := k.writeRaw(append(head, body...)); err != nil {
-		return nil, errors.Join(err, k.Cancel())
+	if err := sink.writeRaw(append(head, body...)); err != nil {
+		return nil, errors.Join(err, sink.Cancel())
 	}
-	return k, nil
+	return sink, nil
 }
 
 type snapSink struct {
@@ -328,11 +328,11 @@ type snapSink struct {
 // ID is the name under which the snapshot can be opened.
 func (k *snapSink) ID() string { return k.name }
 
-func (k *snapSink) writeRaw(b []byte) error {
-	if _, err := k.f.WriteAt(b, k.at); err != nil {
+func (k *snapSink) writeRaw(data []byte) error {
+	if _, err := k.f.WriteAt(data, k.at); err != nil {
 		return k.store.rememberError(err)
 	}
-	k.at += int64(len(b))
+	k.at += int64(len(data))
 	return nil
 }
 
@@ -358,11 +358,11 @@ func (k *snapSink) Write(p []byte) (int, error) {
 }
 
 func (k *snapSink) flushBlock(data []byte) error {
-	b := binary.LittleEndian.AppendUint32(make([]byte, 0, len(data)+8), uint32(len(data)))
-	b = binary.LittleEndian.AppendUint32(b, chunkSum(k.chunk, data))
+	buffer := binary.LittleEndian.AppendUint32(make([]byte, 0, len(data)+8), uint32(len(data)))
+	buffer = binary.LittleEndian.AppendUint32(buffer, chunkSum(k.chunk, data))
 	k.chunk++
 	k.total += uint64(len(data))
-	return k.writeRaw(append(b, data...))
+	return k.writeRaw(append(buffer, data...))
 }
 
 // Close makes the snapshot durable and visible, and removes those before the last two.

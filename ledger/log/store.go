@@ -58,6 +58,8 @@ type logStore struct {
 	win   entryWindow
 
 	groups, groupMax, syncNanos, failures, dropped atomic.Uint64
+
+	writing writeClock
 }
 
 type entryWindow struct {
@@ -83,10 +85,12 @@ func (s *logStore) LastIndex() (uint64, error) {
 }
 
 // StoreLog stores one entry.
-func (s *logStore) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{l}) }
+func (s *logStore) StoreLog(entry *raft.Log) error { return s.StoreLogs([]*raft.Log{entry}) }
 
 // StoreLogs stores a group with one sync. Only raft's main goroutine calls it.
 func (s *logStore) StoreLogs(logs []*raft.Log) error {
+	s.writing.begin()
+	defer s.writing.end()
 	if s.hooks.refuse(logs) {
 		s.hooks.failed(errStale)
 		return errStale
@@ -180,12 +184,12 @@ func (s *logStore) waitForRoom(d time.Duration) bool {
 }
 
 // GetLog reads one entry and checks it.
-func (s *logStore) GetLog(index uint64, l *raft.Log) (err error) {
+func (s *logStore) GetLog(index uint64, entry *raft.Log) (err error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	for _, seg := range s.table {
 		if index >= seg.info.BaseIndex && index <= seg.lastIndex() {
-			return s.fromWindow(seg, index, l)
+			return s.fromWindow(seg, index, entry)
 		}
 	}
 	defer func() {
@@ -194,14 +198,14 @@ func (s *logStore) GetLog(index uint64, l *raft.Log) (err error) {
 			err = fmt.Errorf("%w: entry %d cannot be decoded: %v", ErrCorrupt, index, r)
 		}
 	}()
-	if err := s.wal.GetLog(index, l); err != nil {
+	if err := s.wal.GetLog(index, entry); err != nil {
 		return err
 	}
-	return openEntry(l, s.salt)
+	return openEntry(entry, s.salt)
 }
 
 // fromWindow serves the entries that were on disk at open, reading a piece of the file at a time.
-func (s *logStore) fromWindow(seg *segment, index uint64, l *raft.Log) error {
+func (s *logStore) fromWindow(seg *segment, index uint64, entry *raft.Log) error {
 	s.winMu.Lock()
 	defer s.winMu.Unlock()
 	if index < s.win.first || index >= s.win.first+uint64(len(s.win.logs)) {
@@ -209,7 +213,7 @@ func (s *logStore) fromWindow(seg *segment, index uint64, l *raft.Log) error {
 			return err
 		}
 	}
-	*l = s.win.logs[index-s.win.first]
+	*entry = s.win.logs[index-s.win.first]
 	return nil
 }
 
@@ -247,11 +251,11 @@ func (s *logStore) fillWindow(seg *segment, index uint64) error {
 		if err != nil {
 			return err
 		}
-		var l raft.Log
-		if err := decodeEntry(body, &l, s.salt); err != nil {
+		var entry raft.Log
+		if err := decodeEntry(body, &entry, s.salt); err != nil {
 			return corruptError(seg.path, at, cureSegment, "%v", err)
 		}
-		s.win.logs = append(s.win.logs, l)
+		s.win.logs = append(s.win.logs, entry)
 	}
 	return nil
 }
@@ -333,17 +337,17 @@ func (s *logStore) Set(key, value []byte) error {
 func (s *logStore) Get(key []byte) ([]byte, error) { return s.meta.GetStable(key) }
 
 // SetUint64 stores a number of raft's durably.
-func (s *logStore) SetUint64(key []byte, v uint64) error {
-	return s.Set(key, appendUint64(nil, v))
+func (s *logStore) SetUint64(key []byte, value uint64) error {
+	return s.Set(key, appendUint64(nil, value))
 }
 
 // GetUint64 returns a number of raft's, 0 when there is none.
 func (s *logStore) GetUint64(key []byte) (uint64, error) {
-	b, err := s.Get(key)
-	if err != nil || len(b) == 0 {
+	data, err := s.Get(key)
+	if err != nil || len(data) == 0 {
 		return 0, err
 	}
-	return readUint64(b)
+	return readUint64(data)
 }
 
 // termKey is raft's own key.

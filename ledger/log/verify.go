@@ -157,17 +157,17 @@ func (v *verifier) readSnapshots() {
 	}
 	for _, name := range names {
 		v.found.Snapshots++
-		pos, index, err := readSnapshot(store, name)
+		position, index, err := readSnapshot(store, name)
 		if err != nil {
 			v.damageError(err)
 			continue
 		}
-		v.found.Snapshot, v.newest = max(v.found.Snapshot, pos), max(v.newest, index)
+		v.found.Snapshot, v.newest = max(v.found.Snapshot, position), max(v.newest, index)
 	}
 }
 
 // readSnapshot reads a snapshot to its end.
-func readSnapshot(store *snapStore, name string) (pos Position, index uint64, err error) {
+func readSnapshot(store *snapStore, name string) (position Position, index uint64, err error) {
 	meta, r, err := store.Open(name)
 	if err != nil {
 		return 0, 0, err
@@ -175,10 +175,10 @@ func readSnapshot(store *snapStore, name string) (pos Position, index uint64, er
 	var head [fsmHeader]byte
 	_, err = io.ReadFull(r, head[:])
 	if err == nil {
-		pos, err = snapshotPosition(head[:])
+		position, err = snapshotPosition(head[:])
 	}
 	if err == nil {
 		_, err = io.Copy(io.Discard, r)
 	}
-	return pos, meta.Index, errors.Join(err, r.Close())
+	return position, meta.Index, errors.Join(err, r.Close())
 }

@@ -14,26 +14,28 @@ var ErrContradiction = errors.New("the ledger contradicts itself")
 // Apply folds one event. On an error the state must not be used any more.
 //
 //muster:table one case for each kind of event
-func (s *State) Apply(env *event.Envelope) error {
-	if env.Event == nil {
-		return contradictionError("event %d says nothing", env.Seq)
+func (s *State) Apply(envelope *event.Envelope) error {
+	if envelope.Event == nil {
+		return contradictionError("event %d says nothing", envelope.Seq)
 	}
 	if s.own == nil {
-		return fmt.Errorf("apply %s to a frozen state: %w", env.Event.Kind(), ErrContradiction)
+		return fmt.Errorf("apply %s to a frozen state: %w", envelope.Event.Kind(), ErrContradiction)
 	}
-	if env.Seq != s.Seq+1 {
-		return fmt.Errorf("event %d follows event %d: %w", env.Seq, s.Seq, ErrContradiction)
+	if envelope.Seq != s.Seq+1 {
+		return fmt.Errorf("event %d follows event %d: %w", envelope.Seq, s.Seq, ErrContradiction)
 	}
-	if env.At < s.At {
-		return fmt.Errorf("event %d is older than the one before it: %w", env.Seq, ErrContradiction)
+	if envelope.At < s.At {
+		return fmt.Errorf(
+			"event %d is older than the one before it: %w", envelope.Seq, ErrContradiction,
+		)
 	}
-	err := s.refusePods(env.Event)
+	err := s.refusePods(envelope.Event)
 	if err != nil {
-		return fmt.Errorf("event %d: %w", env.Seq, err)
+		return fmt.Errorf("event %d: %w", envelope.Seq, err)
 	}
-	switch e := env.Event.(type) {
+	switch e := envelope.Event.(type) {
 	case *event.ClusterCreated:
-		err = s.applyClusterCreated(env, e)
+		err = s.applyClusterCreated(envelope, e)
 	case *event.ClusterVersionRaised:
 		err = s.applyVersionRaised(e)
 	case *event.ConfigAdopted:
@@ -41,17 +43,17 @@ func (s *State) Apply(env *event.Envelope) error {
 	case *event.TokenIssued:
 		err = s.applyTokenIssued(e)
 	case *event.TokenSpent:
-		err = s.applyTokenSpent(env, e)
+		err = s.applyTokenSpent(envelope, e)
 	case *event.CertificateIssued:
 		err = s.applyCertificate(e)
 	case *event.CertificateRevoked:
 		err = s.applyRevoked(e)
 	case *event.CertificatesDropped:
-		err = s.applyDropped(env, e)
+		err = s.applyDropped(envelope, e)
 	case *event.EpochBegan:
-		err = s.applyEpochBegan(env, e)
+		err = s.applyEpochBegan(envelope, e)
 	case *event.HistoryLost:
-		err = s.applyHistoryLost(env, e)
+		err = s.applyHistoryLost(envelope, e)
 	case *event.QOSPut:
 		err = s.applyQOSPut(e)
 	case *event.QOSRemoved:
@@ -71,9 +73,9 @@ func (s *State) Apply(env *event.Envelope) error {
 	case *event.ReservationRemoved:
 		err = s.applyReservationRemoved(e)
 	case *event.UserTokenIssued:
-		err = s.applyUserToken(env, e)
+		err = s.applyUserToken(envelope, e)
 	case *event.UserTokensEnded:
-		err = s.applyUserTokensEnded(env, e)
+		err = s.applyUserTokensEnded(envelope, e)
 	case *event.TriggerPut:
 		err = s.applyTriggerPut(&e.Trigger)
 	case *event.TriggerRemoved:
@@ -95,86 +97,86 @@ func (s *State) Apply(env *event.Envelope) error {
 	case *event.ClusterRemoved:
 		s.applyClusterRemoved(e)
 	case *event.UsageAged:
-		err = s.applyUsageAged(env, e)
+		err = s.applyUsageAged(envelope, e)
 	case *event.UsageCleared:
 		err = s.applyUsageCleared(e)
 	case *event.SharesNoted: // a note for accounting
 	case *event.JobsAccruing:
-		err = s.applyAccruing(env, e)
+		err = s.applyAccruing(envelope, e)
 	case *event.JobSubmitted:
-		err = s.applySubmitted(env, e)
+		err = s.applySubmitted(envelope, e)
 	case *event.JobEligible:
-		err = s.applyEligible(env, e)
+		err = s.applyEligible(envelope, e)
 	case *event.ReasonsChanged:
-		err = s.applyReasons(env, e)
+		err = s.applyReasons(envelope, e)
 	case *event.JobHeld:
-		err = s.applyHeld(env, e)
+		err = s.applyHeld(envelope, e)
 	case *event.JobReleased:
-		err = s.applyReleased(env, e)
+		err = s.applyReleased(envelope, e)
 	case *event.JobUpdated:
-		err = s.applyUpdated(env, e)
+		err = s.applyUpdated(envelope, e)
 	case *event.ArrayTaskSplit:
-		err = s.applySplit(env, e)
+		err = s.applySplit(envelope, e)
 	case *event.JobStarted:
-		err = s.applyStarted(env, e)
+		err = s.applyStarted(envelope, e)
 	case *event.JobEndRequested:
-		err = s.applyEndRequested(env, e)
+		err = s.applyEndRequested(envelope, e)
 	case *event.JobPrepared:
-		err = s.applyPrepared(env, e)
+		err = s.applyPrepared(envelope, e)
 	case *event.JobPodsOver:
-		err = s.applyPodsOver(env, e)
+		err = s.applyPodsOver(envelope, e)
 	case *event.ImagePinned:
-		err = s.applyImagePinned(env, e)
+		err = s.applyImagePinned(envelope, e)
 	case *event.JobNoted:
-		err = s.applyNoted(env, e)
+		err = s.applyNoted(envelope, e)
 	case *event.JobEpilogOver:
-		err = s.applyEpilogOver(env, e)
+		err = s.applyEpilogOver(envelope, e)
 	case *event.JobSuspended:
-		err = s.applySuspended(env, e)
+		err = s.applySuspended(envelope, e)
 	case *event.JobResumed:
-		err = s.applyResumed(env, e)
+		err = s.applyResumed(envelope, e)
 	case *event.JobReady:
-		err = s.applyReady(env, e)
+		err = s.applyReady(envelope, e)
 	case *event.JobSignalled:
-		err = s.applySignalled(env, e)
+		err = s.applySignalled(envelope, e)
 	case *event.JobEnded:
-		err = s.applyEnded(env, e)
+		err = s.applyEnded(envelope, e)
 	case *event.JobNodeDone:
-		err = s.applyNodeDone(env, e)
+		err = s.applyNodeDone(envelope, e)
 	case *event.JobRequeued:
-		err = s.applyRequeued(env, e)
+		err = s.applyRequeued(envelope, e)
 	case *event.JobPurged:
 		err = s.applyPurged(e)
 	case *event.StepStarted:
-		err = s.applyStepStarted(env, e)
+		err = s.applyStepStarted(envelope, e)
 	case *event.StepEnded:
-		err = s.applyStepEnded(env, e)
+		err = s.applyStepEnded(envelope, e)
 	case *event.StepNodeDone:
-		err = s.applyStepNodeDone(env, e)
+		err = s.applyStepNodeDone(envelope, e)
 	case *event.StepEndRequested:
-		err = s.applyStepEndRequested(env, e)
+		err = s.applyStepEndRequested(envelope, e)
 	case *event.StepSignalled:
-		err = s.applyStepSignalled(env, e)
+		err = s.applyStepSignalled(envelope, e)
 	case *event.StepUpdated:
-		err = s.applyStepUpdated(env, e)
+		err = s.applyStepUpdated(envelope, e)
 	case *event.JobShrunk:
-		err = s.applyShrunk(env, e)
+		err = s.applyShrunk(envelope, e)
 	case *event.NodeRegistered:
-		err = s.applyRegistered(env, e)
+		err = s.applyRegistered(envelope, e)
 	case *event.NodeStateSet:
-		err = s.applyNodeState(env, e)
+		err = s.applyNodeState(envelope, e)
 	case *event.NodeLost:
-		err = s.applyNodeLost(env, e)
+		err = s.applyNodeLost(envelope, e)
 	case *event.RunFenced:
-		err = s.applyRunFenced(env, e)
+		err = s.applyRunFenced(envelope, e)
 	case *event.FenceTried:
-		err = s.applyFenceTried(env, e)
+		err = s.applyFenceTried(envelope, e)
 	case *event.NodeReturned:
 		err = s.applyNodeReturned(e)
 	case *event.NodePowered:
-		err = s.applyPowered(env, e)
+		err = s.applyPowered(envelope, e)
 	case *event.NodeReboot:
-		err = s.applyReboot(env, e)
+		err = s.applyReboot(envelope, e)
 	case *event.GPUFaulted:
 		err = s.applyGPUFaulted(e)
 	case *event.NodeAdded:
@@ -184,23 +186,23 @@ func (s *State) Apply(env *event.Envelope) error {
 	case *event.PartitionPut:
 		err = s.applyPartitionPut(e)
 	case *event.NodeChanged:
-		err = s.applyNodeChanged(env, e)
+		err = s.applyNodeChanged(envelope, e)
 	case *event.PartitionAdded:
 		err = s.applyPartitionAdded(e)
 	case *event.PartitionGone:
 		err = s.applyPartitionGone(e)
 	case *event.ForeignHoldTaken:
-		err = s.applyForeignHoldTaken(env, e)
+		err = s.applyForeignHoldTaken(envelope, e)
 	case *event.ForeignHoldReleased:
-		err = s.applyForeignHoldReleased(env, e)
+		err = s.applyForeignHoldReleased(envelope, e)
 	default:
 		err = event.ErrNewer
 	}
 	if err != nil {
-		return fmt.Errorf("event %d (%s): %w", env.Seq, env.Event.Kind(), err)
+		return fmt.Errorf("event %d (%s): %w", envelope.Seq, envelope.Event.Kind(), err)
 	}
-	s.runOut(env.At)
-	s.Seq, s.At = env.Seq, env.At
+	s.runOut(envelope.At)
+	s.Seq, s.At = envelope.Seq, envelope.At
 	return nil
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-func (s *State) applyClusterCreated(env *event.Envelope, e *event.ClusterCreated) error {
+func (s *State) applyClusterCreated(envelope *event.Envelope, e *event.ClusterCreated) error {
 	if s.Seq != 0 {
 		return contradictionError("a cluster is created only once")
 	}
@@ -18,7 +18,7 @@ func (s *State) applyClusterCreated(env *event.Envelope, e *event.ClusterCreated
 	s.UUID = e.UUID
 	s.ClusterName = e.Name
 	s.Version = e.Version
-	s.Created = env.At
+	s.Created = envelope.At
 	return nil
 }
 
@@ -68,15 +68,15 @@ func (s *State) applyNodeAdded(e *event.NodeAdded) error {
 	}
 	s.Config = s.Config.WithNode(nodeSpec, e.Partitions)
 	if old != nil {
-		n := *old
-		n.Spec, n.Removed = &nodeSpec, false
-		s.putNode(s.measureNode(&n))
+		node := *old
+		node.Spec, node.Removed = &nodeSpec, false
+		s.putNode(s.measureNode(&node))
 	} else {
 		s.putNode(newNode(id, &nodeSpec))
 	}
-	s.updatePartitions(func(p *Partition) {
-		if slices.Contains(e.Partitions, p.Spec.Name) {
-			p.Nodes = p.Nodes.Clone().Set(int(id))
+	s.updatePartitions(func(partition *Partition) {
+		if slices.Contains(e.Partitions, partition.Spec.Name) {
+			partition.Nodes = partition.Nodes.Clone().Set(int(id))
 		}
 	})
 	return nil
@@ -90,9 +90,9 @@ func (s *State) applyNodeDeleted(e *event.NodeDeleted) error {
 	}
 	s.Config = s.Config.WithoutNode(e.Node)
 	s.removeNode(node)
-	s.updatePartitions(func(p *Partition) {
-		if p.Nodes.Has(int(node.ID)) {
-			p.Nodes = p.Nodes.Clone().Clear(int(node.ID)).Trim()
+	s.updatePartitions(func(partition *Partition) {
+		if partition.Nodes.Has(int(node.ID)) {
+			partition.Nodes = partition.Nodes.Clone().Clear(int(node.ID)).Trim()
 		}
 	})
 	return nil
@@ -118,7 +118,7 @@ func (s *State) applyPartitionPut(e *event.PartitionPut) error {
 }
 
 // applyNodeChanged changes a node that exists.
-func (s *State) applyNodeChanged(env *event.Envelope, e *event.NodeChanged) error {
+func (s *State) applyNodeChanged(envelope *event.Envelope, e *event.NodeChanged) error {
 	old := s.Node(e.Node)
 	if old == nil || old.Removed {
 		return contradictionError("node %s is changed, but does not exist", e.Node)
@@ -140,7 +140,7 @@ func (s *State) applyNodeChanged(env *event.Envelope, e *event.NodeChanged) erro
 	}
 	node.Comment, node.Extra = e.Comment, e.Extra
 	if node.Reason != e.Reason {
-		node.setReason(e.Reason, env.Actor, env.At)
+		node.setReason(e.Reason, envelope.Actor, envelope.At)
 	}
 	if e.Reason == "" {
 		node.clearReason()
@@ -213,9 +213,9 @@ func (s *State) adoptConfig(config *spec.Config) error {
 			ids[nodeSpec.Name] = id
 		}
 		if old := s.NodeByID(id); old != nil {
-			n := *old
-			n.Spec, n.Removed = nodeSpec, false
-			s.putNode(s.measureNode(&n))
+			node := *old
+			node.Spec, node.Removed = nodeSpec, false
+			s.putNode(s.measureNode(&node))
 		} else {
 			s.putNode(newNode(id, nodeSpec))
 		}
@@ -239,8 +239,8 @@ func (s *State) removeNodes(configured map[string]bool) {
 		}
 		return true
 	})
-	for _, n := range gone {
-		s.removeNode(n)
+	for _, node := range gone {
+		s.removeNode(node)
 	}
 }
 
@@ -271,14 +271,15 @@ func derivePartitions(config *spec.Config, ids map[string]spec.NodeID) *Partitio
 	}
 	partitions := &Partitions{List: make([]Partition, len(config.Partitions))}
 	for i := range config.Partitions {
-		ps := &config.Partitions[i]
+		partition := &config.Partitions[i]
 		var nodes spec.Bitset
-		for _, name := range ps.NodeNames {
+		for _, name := range partition.NodeNames {
 			if id, ok := ids[name]; ok && configured[name] {
 				nodes = nodes.Set(int(id))
 			}
 		}
-		partitions.List[i] = Partition{Spec: ps, Nodes: nodes, Subject: "partition/" + ps.Name}
+		partitions.List[i] = Partition{Spec: partition, Nodes: nodes, Subject: "partition/" +
+			partition.Name}
 	}
 	return partitions
 }
@@ -287,19 +288,19 @@ func (s *State) applyTokenIssued(e *event.TokenIssued) error {
 	if e.Hash.IsZero() {
 		return contradictionError("the token for node %s is empty", e.Node)
 	}
-	a := *s.Access
-	a.Tokens = putSorted(
-		slices.Clone(a.Tokens),
+	access := *s.Access
+	access.Tokens = putSorted(
+		slices.Clone(access.Tokens),
 		Token{Hash: e.Hash, Node: e.Node, Expires: e.Expires, Role: e.Role},
 		tokenKey,
 	)
-	s.Access = &a
+	s.Access = &access
 	return nil
 }
 
 // applyTokenSpent binds a token to a key and forgets the tokens that have
 // expired.
-func (s *State) applyTokenSpent(env *event.Envelope, e *event.TokenSpent) error {
+func (s *State) applyTokenSpent(envelope *event.Envelope, e *event.TokenSpent) error {
 	token := findNamed(s.Access.Tokens, e.Hash.String(), tokenKey)
 	switch {
 	case token == nil || token.Node != e.Node:
@@ -312,21 +313,21 @@ func (s *State) applyTokenSpent(env *event.Envelope, e *event.TokenSpent) error 
 	access.Tokens = putSorted(slices.Clone(access.Tokens), spent, tokenKey)
 	access.Tokens = slices.DeleteFunc(
 		access.Tokens,
-		func(t Token) bool { return t.Expires < env.At },
+		func(t Token) bool { return t.Expires < envelope.At },
 	)
 	s.Access = &access
 	return nil
 }
 
-func tokenKey(t *Token) string { return t.Hash.String() }
+func tokenKey(token *Token) string { return token.Hash.String() }
 
-func userTokenKey(t *UserToken) string { return t.ID }
+func userTokenKey(token *UserToken) string { return token.ID }
 
-func tokensEndedKey(e *TokensEnded) string { return e.User }
+func tokensEndedKey(ended *TokensEnded) string { return ended.User }
 
 // applyUserToken notes a token of a user, and forgets those that have expired.
-func (s *State) applyUserToken(env *event.Envelope, e *event.UserTokenIssued) error {
-	if e.ID == "" || e.User == "" || e.Expires <= env.At {
+func (s *State) applyUserToken(envelope *event.Envelope, e *event.UserTokenIssued) error {
+	if e.ID == "" || e.User == "" || e.Expires <= envelope.At {
 		return contradictionError("token %q of user %q has expired or names nothing", e.ID, e.User)
 	}
 	if s.Access.UserToken(e.ID) != nil {
@@ -335,17 +336,18 @@ func (s *State) applyUserToken(env *event.Envelope, e *event.UserTokenIssued) er
 	access := *s.Access
 	access.Users = slices.DeleteFunc(
 		slices.Clone(access.Users),
-		func(t UserToken) bool { return t.Expires <= env.At },
+		func(t UserToken) bool { return t.Expires <= envelope.At },
 	)
 	access.Users = putSorted(access.Users, UserToken{
 		ID:      e.ID,
 		User:    e.User,
 		UID:     e.UID,
-		Issued:  env.At,
+		Issued:  envelope.At,
 		Expires: e.Expires,
 		Key:     e.Key,
-		By:      env.Actor,
+		By:      envelope.Actor,
 		Login:   e.Login,
+		Scope:   e.Scope,
 	}, userTokenKey)
 	s.Access = &access
 	return nil
@@ -354,7 +356,7 @@ func (s *State) applyUserToken(env *event.Envelope, e *event.UserTokenIssued) er
 // applyUserTokensEnded revokes tokens of a user by id, or all that were issued so far.
 // Of the latter no records stay: what the ledger does not know is judged by the time
 // at which it was issued.
-func (s *State) applyUserTokensEnded(env *event.Envelope, e *event.UserTokensEnded) error {
+func (s *State) applyUserTokensEnded(envelope *event.Envelope, e *event.UserTokensEnded) error {
 	if e.User == "" {
 		return contradictionError("tokens of no user were revoked")
 	}
@@ -367,7 +369,7 @@ func (s *State) applyUserTokensEnded(env *event.Envelope, e *event.UserTokensEnd
 		)
 		access.Ended = putSorted(
 			slices.Clone(access.Ended),
-			TokensEnded{User: e.User, At: env.At},
+			TokensEnded{User: e.User, At: envelope.At},
 			tokensEndedKey,
 		)
 	}
@@ -408,7 +410,7 @@ func (s *State) applyCertificate(e *event.CertificateIssued) error {
 	return nil
 }
 
-func certKey(c *Cert) string { return c.Serial }
+func certKey(cert *Cert) string { return cert.Serial }
 
 func (s *State) applyRevoked(e *event.CertificateRevoked) error {
 	cert := findNamed(s.Access.Certs, e.Serial, certKey)
@@ -422,12 +424,12 @@ func (s *State) applyRevoked(e *event.CertificateRevoked) error {
 	return nil
 }
 
-func (s *State) applyDropped(env *event.Envelope, e *event.CertificatesDropped) error {
+func (s *State) applyDropped(envelope *event.Envelope, e *event.CertificatesDropped) error {
 	access := *s.Access
 	access.Certs = slices.Clone(access.Certs)
 	for _, serial := range e.Serials {
 		cert := findNamed(access.Certs, serial, certKey)
-		if cert == nil || cert.Expires > env.At {
+		if cert == nil || cert.Expires > envelope.At {
 			return contradictionError("certificate %s is unknown or holds yet", serial)
 		}
 		access.Certs = slices.DeleteFunc(

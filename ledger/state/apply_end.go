@@ -8,8 +8,8 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-func (s *State) applyEnded(env *event.Envelope, ended *event.JobEnded) error {
-	job, err := s.editJob(ended.UID, env)
+func (s *State) applyEnded(envelope *event.Envelope, ended *event.JobEnded) error {
+	job, err := s.editJob(ended.UID, envelope)
 	if err != nil {
 		return err
 	}
@@ -24,7 +24,7 @@ func (s *State) applyEnded(env *event.Envelope, ended *event.JobEnded) error {
 			ended.Attempt,
 		)
 	}
-	over, err := job.overAt(ended.At, env.At)
+	over, err := job.overAt(ended.At, envelope.At)
 	if err != nil {
 		return err
 	}
@@ -39,8 +39,8 @@ func (s *State) applyEnded(env *event.Envelope, ended *event.JobEnded) error {
 	job.Exit = ended.Exit
 	job.Derived = ended.Derived
 	job.EndedBy = ended.By
-	job.noteEnd(over, env.At)
-	job.EndSeq = env.Seq
+	job.noteEnd(over, envelope.At)
+	job.EndSeq = envelope.Seq
 	job.Prepares = false
 	job.countSuspension(over)
 	job.Claim, job.Auto = nil, false
@@ -103,74 +103,74 @@ func (j *Job) noteEnd(over, heard spec.Instant) {
 // hasSucceeded tells what afterok waits for.
 func (j *Job) hasSucceeded() bool { return j.State == spec.Completed && j.Exit.OK() }
 
-func (s *State) applyNodeDone(env *event.Envelope, e *event.JobNodeDone) error {
-	j, err := s.editJob(e.UID, env)
+func (s *State) applyNodeDone(envelope *event.Envelope, e *event.JobNodeDone) error {
+	job, err := s.editJob(e.UID, envelope)
 	if err != nil {
 		return err
 	}
-	if j.Alloc == nil || j.Attempt != e.Attempt || !j.HoldsNodes() {
+	if job.Alloc == nil || job.Attempt != e.Attempt || !job.HoldsNodes() {
 		return contradictionError("attempt %d of job uid %d holds no nodes", e.Attempt, e.UID)
 	}
-	i := slices.IndexFunc(j.Alloc.Nodes, func(a spec.NodeAlloc) bool { return a.Name == e.Node })
-	if i < 0 || j.Done.Has(i) {
+	i := slices.IndexFunc(job.Alloc.Nodes, func(a spec.NodeAlloc) bool { return a.Name == e.Node })
+	if i < 0 || job.Done.Has(i) {
 		return contradictionError(
 			"node %s is not, or no longer, allocated to job uid %d",
 			e.Node,
 			e.UID,
 		)
 	}
-	if e.Rest != nil && (!j.State.Active() || !slices.Contains(j.Leaving, e.Node)) {
+	if e.Rest != nil && (!job.State.Active() || !slices.Contains(job.Leaving, e.Node)) {
 		return contradictionError(
 			"job uid %d is %s and does not give node %s back before its end",
 			e.UID,
-			j.State,
+			job.State,
 			e.Node,
 		)
 	}
-	j.Usage = j.Usage.Add(e.Usage)
+	job.Usage = job.Usage.Add(e.Usage)
 	if e.Batch != nil {
-		j.Batch = e.Batch
+		job.Batch = e.Batch
 	}
-	a := &j.Alloc.Nodes[i]
+	allocation := &job.Alloc.Nodes[i]
 	if e.Rest != nil {
-		s.chargeUse(j, env.At) // what it used so far, it used with the node
-		j.withoutNode(i, *e.Rest)
-		j.Charged = env.At
+		s.chargeUse(job, envelope.At) // what it used so far, it used with the node
+		job.withoutNode(i, *e.Rest)
+		job.Charged = envelope.At
 	} else {
-		j.Done = j.Done.Clone().Set(i)
+		job.Done = job.Done.Clone().Set(i)
 	}
-	if k := slices.Index(j.Leaving, e.Node); k >= 0 {
-		j.Leaving = slices.Delete(slices.Clone(j.Leaving), k, k+1)
-		if len(j.Leaving) == 0 {
-			j.Leaving = nil
+	if k := slices.Index(job.Leaving, e.Node); k >= 0 {
+		job.Leaving = slices.Delete(slices.Clone(job.Leaving), k, k+1)
+		if len(job.Leaving) == 0 {
+			job.Leaving = nil
 		}
 	}
-	n := *s.NodeByID(a.ID)
-	n.give(a, j.Alloc.Share > 0, j.Yields)
-	n.Shrunk = n.Shrunk && n.describeOveruse(s.Config) != ""
-	n.BusyAt = env.At
-	if k, ok := slices.BinarySearch(n.Jobs, j.UID); ok {
-		n.Jobs = without(n.Jobs, k)
+	node := *s.NodeByID(allocation.ID)
+	node.give(allocation, job.Alloc.Share > 0, job.Yields)
+	node.Shrunk = node.Shrunk && node.describeOveruse(s.Config) != ""
+	node.BusyAt = envelope.At
+	if k, ok := slices.BinarySearch(node.Jobs, job.UID); ok {
+		node.Jobs = without(node.Jobs, k)
 	}
 	if e.Unfenced {
 		debt := Unfenced{
 			UID:       e.UID,
 			Attempt:   e.Attempt,
-			Since:     env.At,
+			Since:     envelope.At,
 			Until:     e.FencedBy,
-			Partition: j.Alloc.Partition,
-			Epoch:     j.Epoch,
-			Lease:     j.Alloc.Lease,
+			Partition: job.Alloc.Partition,
+			Epoch:     job.Epoch,
+			Lease:     job.Alloc.Lease,
 		}
-		n.GaveUp = env.Seq
-		n.Unfenced = append(slices.Clip(n.Unfenced), debt)
-		j.Unfenced++
+		node.GaveUp = envelope.Seq
+		node.Unfenced = append(slices.Clip(node.Unfenced), debt)
+		job.Unfenced++
 	}
-	s.storeJob(j)
-	if n.isGone() {
-		s.Nodes.Delete(s.own, uint64(n.ID))
+	s.storeJob(job)
+	if node.isGone() {
+		s.Nodes.Delete(s.own, uint64(node.ID))
 	} else {
-		s.putNode(&n)
+		s.putNode(&node)
 	}
 	return nil
 }
@@ -201,8 +201,8 @@ func (j *Job) withoutNode(i int, rest spec.TRES) {
 }
 
 // applyShrunk notes which nodes a running attempt gives back.
-func (s *State) applyShrunk(env *event.Envelope, e *event.JobShrunk) error {
-	job, err := s.editJob(e.UID, env)
+func (s *State) applyShrunk(envelope *event.Envelope, e *event.JobShrunk) error {
+	job, err := s.editJob(e.UID, envelope)
 	if err != nil {
 		return err
 	}
@@ -237,7 +237,7 @@ func (s *State) applyShrunk(env *event.Envelope, e *event.JobShrunk) error {
 
 // applyRunFenced takes back that an attempt may still live on a node. The job
 // itself may be forgotten by then.
-func (s *State) applyRunFenced(env *event.Envelope, e *event.RunFenced) error {
+func (s *State) applyRunFenced(envelope *event.Envelope, e *event.RunFenced) error {
 	old := s.Node(e.Node)
 	if old == nil || !old.HasUnfenced(e.UID, e.Attempt) {
 		return contradictionError(
@@ -264,7 +264,7 @@ func (s *State) applyRunFenced(env *event.Envelope, e *event.RunFenced) error {
 	if s.Job(e.UID) == nil {
 		return nil
 	}
-	job, err := s.editJob(e.UID, env)
+	job, err := s.editJob(e.UID, envelope)
 	if err != nil {
 		return err
 	}
@@ -277,7 +277,7 @@ func (s *State) applyRunFenced(env *event.Envelope, e *event.RunFenced) error {
 }
 
 // applyFenceTried notes why a node is not fenced yet.
-func (s *State) applyFenceTried(env *event.Envelope, e *event.FenceTried) error {
+func (s *State) applyFenceTried(envelope *event.Envelope, e *event.FenceTried) error {
 	old := s.Node(e.Node)
 	if old == nil || len(old.Unfenced) == 0 {
 		return contradictionError(
@@ -285,9 +285,9 @@ func (s *State) applyFenceTried(env *event.Envelope, e *event.FenceTried) error 
 			e.Node,
 		)
 	}
-	n := *old
-	n.FenceTry = &FenceTry{At: env.At, Try: e.Try, Program: e.Program, Why: e.Why}
-	s.putNode(&n)
+	node := *old
+	node.FenceTry = &FenceTry{At: envelope.At, Try: e.Try, Program: e.Program, Why: e.Why}
+	s.putNode(&node)
 	return nil
 }
 
@@ -297,14 +297,14 @@ func (s *State) UnfencedNodes(uid spec.JobUID) []*Node {
 	if j := s.Job(uid); j == nil || j.Unfenced == 0 {
 		return nil
 	}
-	var out []*Node
+	var nodes []*Node
 	s.Nodes.Range(func(_ uint64, node *Node) bool {
 		if slices.ContainsFunc(node.Unfenced, func(u Unfenced) bool { return u.UID == uid }) {
-			out = append(out, node)
+			nodes = append(nodes, node)
 		}
 		return true
 	})
-	return out
+	return nodes
 }
 
 // without returns a copy of a list less one element; nil when none is left.
@@ -312,75 +312,75 @@ func without(list []spec.JobUID, i int) []spec.JobUID {
 	if len(list) == 1 {
 		return nil
 	}
-	out := make([]spec.JobUID, 0, len(list)-1)
-	return append(append(out, list[:i]...), list[i+1:]...)
+	uids := make([]spec.JobUID, 0, len(list)-1)
+	return append(append(uids, list[:i]...), list[i+1:]...)
 }
 
-func (s *State) applyRequeued(env *event.Envelope, e *event.JobRequeued) error {
-	j, err := s.editJob(e.UID, env)
+func (s *State) applyRequeued(envelope *event.Envelope, e *event.JobRequeued) error {
+	job, err := s.editJob(e.UID, envelope)
 	if err != nil {
 		return err
 	}
-	if j.State == spec.Pending || j.Attempt != e.Attempt || j.HoldsNodes() {
+	if job.State == spec.Pending || job.Attempt != e.Attempt || job.HoldsNodes() {
 		return contradictionError(
 			"attempt %d of job uid %d cannot be requeued (%s)",
 			e.Attempt,
 			e.UID,
-			j.State,
+			job.State,
 		)
 	}
-	over, err := j.overAt(e.At, env.At)
+	over, err := job.overAt(e.At, envelope.At)
 	if err != nil {
 		return err
 	}
-	wasActive := j.State.Active()
-	succeeded := j.hasSucceeded()
-	count := j.Count()
-	partition := j.Partition() // where it ran; it may go elsewhere next
+	wasActive := job.State.Active()
+	succeeded := job.hasSucceeded()
+	count := job.Count()
+	partition := job.Partition() // where it ran; it may go elsewhere next
 	if wasActive {
-		s.chargeUse(j, over)
-		j.oweEpilog(e.Epilog, e.Exit, e.Exit)
-		s.Licenses = addCounts(s.Licenses, j.Alloc.Licenses, -1)
+		s.chargeUse(job, over)
+		job.oweEpilog(e.Epilog, e.Exit, e.Exit)
+		s.Licenses = addCounts(s.Licenses, job.Alloc.Licenses, -1)
 	}
-	s.tally(j, func(a *Array) {
+	s.tally(job, func(array *Array) {
 		if wasActive {
-			a.Running--
+			array.Running--
 			return
 		}
-		a.Ended -= count
+		array.Ended -= count
 		if succeeded {
-			a.OK -= count
+			array.OK -= count
 		}
 	})
-	j.countSuspension(over)
-	j.State = spec.Pending
-	j.Hold = e.Hold
-	j.Reason = e.Reason
-	j.Begin = e.Begin
-	j.Submitted = env.At
-	j.Eligible = 0
-	j.Accrue = 0
-	j.NoAccrue = false
-	j.Restarts, j.Prepares = j.Restarts+1, false
-	j.Promised = 0
+	job.countSuspension(over)
+	job.State = spec.Pending
+	job.Hold = e.Hold
+	job.Reason = e.Reason
+	job.Begin = e.Begin
+	job.Submitted = envelope.At
+	job.Eligible = 0
+	job.Accrue = 0
+	job.NoAccrue = false
+	job.Restarts, job.Prepares = job.Restarts+1, false
+	job.Promised = 0
 	if e.Counts {
-		j.Requeues++
+		job.Requeues++
 	}
-	j.Exit = e.Exit
-	j.Ending = nil
-	j.Ended = over
-	j.Heard = 0
-	j.EndSeq = 0
-	j.Alloc = nil
-	j.Done = nil
-	j.Yields = false
-	j.Auto = false
-	j.Boots = false
-	j.Ready = 0
-	j.Leaving = nil
-	j.Launched = nil
-	j.Charged = 0
-	s.storeJob(j)
+	job.Exit = e.Exit
+	job.Ending = nil
+	job.Ended = over
+	job.Heard = 0
+	job.EndSeq = 0
+	job.Alloc = nil
+	job.Done = nil
+	job.Yields = false
+	job.Auto = false
+	job.Boots = false
+	job.Ready = 0
+	job.Leaving = nil
+	job.Launched = nil
+	job.Charged = 0
+	s.storeJob(job)
 	s.countRequeue(partition, e.State)
 	return nil
 }
@@ -403,8 +403,8 @@ func (j *Job) oweEpilog(due bool, exit, derived spec.ExitStatus) {
 	}
 }
 
-func (s *State) applyEpilogOver(env *event.Envelope, epilog *event.JobEpilogOver) error {
-	job, err := s.editJob(epilog.UID, env)
+func (s *State) applyEpilogOver(envelope *event.Envelope, epilog *event.JobEpilogOver) error {
+	job, err := s.editJob(epilog.UID, envelope)
 	if err != nil {
 		return err
 	}
@@ -437,8 +437,8 @@ func (s *State) applyPurged(e *event.JobPurged) error {
 		s.countOwned(job.Spec.UID, -1)
 		s.forgetPods(job)
 		s.Finished.Delete(s.own, job.EndSeq)
-		if a := s.ArrayOf(job); a != nil {
-			s.purgeTask(a, job)
+		if array := s.ArrayOf(job); array != nil {
+			s.purgeTask(array, job)
 		} else {
 			s.ByID.Delete(s.own, uint64(job.ID))
 		}
@@ -473,8 +473,8 @@ func (j *Job) countSuspension(now spec.Instant) {
 	}
 }
 
-func (s *State) applySuspended(env *event.Envelope, e *event.JobSuspended) error {
-	job, err := s.editJob(e.UID, env)
+func (s *State) applySuspended(envelope *event.Envelope, e *event.JobSuspended) error {
+	job, err := s.editJob(e.UID, envelope)
 	if err != nil {
 		return err
 	}
@@ -492,19 +492,21 @@ func (s *State) applySuspended(env *event.Envelope, e *event.JobSuspended) error
 		)
 	}
 	job.State = spec.Suspended
-	job.SuspendedAt = env.At
+	job.SuspendedAt = envelope.At
 	job.Yields = e.Yields && job.Alloc.Share == 0
 	job.Auto = e.Auto
-	job.LastSignal = &Signal{Number: sigStop, Scope: event.SignalFull, Seq: env.Seq}
+	job.LastSignal = &Signal{Number: sigStop, Scope: event.SignalFull, Seq: envelope.Seq}
 	s.storeJob(job)
 	if job.Yields {
-		for n := range s.nodesOf(job) {
-			n.UsedCPU = n.UsedCPU.AndNot(job.Alloc.Nodes[job.Alloc.Index(n.ID)].CPUs).Trim()
-			n.BusyAt = env.At
-			n.Shrunk = n.Shrunk && n.describeOveruse(s.Config) != ""
+		for node := range s.nodesOf(job) {
+			node.UsedCPU = node.UsedCPU.AndNot(
+				job.Alloc.Nodes[job.Alloc.Index(node.ID)].CPUs,
+			).Trim()
+			node.BusyAt = envelope.At
+			node.Shrunk = node.Shrunk && node.describeOveruse(s.Config) != ""
 		}
 	}
-	s.claimRoom(e.For, e.Room, env)
+	s.claimRoom(e.For, e.Room, envelope)
 	return nil
 }
 
@@ -512,9 +514,10 @@ func (s *State) applySuspended(env *event.Envelope, e *event.JobSuspended) error
 // left to them; empty if it can go on.
 func (s *State) InItsPlace(job *Job) string {
 	for i := 0; job.Yields && i < len(job.Alloc.Nodes); i++ {
-		a := &job.Alloc.Nodes[i]
-		if n := s.NodeByID(a.ID); !job.Done.Has(i) && n.UsedCPU.Intersects(a.CPUs) {
-			return a.Name
+		allocation := &job.Alloc.Nodes[i]
+		if n := s.NodeByID(allocation.ID); !job.Done.Has(i) &&
+			n.UsedCPU.Intersects(allocation.CPUs) {
+			return allocation.Name
 		}
 	}
 	return ""
@@ -538,8 +541,8 @@ func (s *State) nodesOf(job *Job) func(yield func(*Node) bool) {
 	}
 }
 
-func (s *State) applyPrepared(env *event.Envelope, e *event.JobPrepared) error {
-	job, err := s.editJob(e.UID, env)
+func (s *State) applyPrepared(envelope *event.Envelope, e *event.JobPrepared) error {
+	job, err := s.editJob(e.UID, envelope)
 	if err != nil {
 		return err
 	}
@@ -556,8 +559,8 @@ func (s *State) applyPrepared(env *event.Envelope, e *event.JobPrepared) error {
 	return nil
 }
 
-func (s *State) applyImagePinned(env *event.Envelope, e *event.ImagePinned) error {
-	job, err := s.editJob(e.UID, env)
+func (s *State) applyImagePinned(envelope *event.Envelope, e *event.ImagePinned) error {
+	job, err := s.editJob(e.UID, envelope)
 	if err != nil {
 		return err
 	}
@@ -580,14 +583,14 @@ func (s *State) applyImagePinned(env *event.Envelope, e *event.ImagePinned) erro
 
 // applyNoted changes what is said of a job. Of one that is forgotten there is nothing to
 // change here: accounting has it.
-func (s *State) applyNoted(env *event.Envelope, e *event.JobNoted) error {
+func (s *State) applyNoted(envelope *event.Envelope, e *event.JobNoted) error {
 	if e.UID == 0 || e.UID >= s.NextUID {
 		return contradictionError("job uid %d has never been", e.UID)
 	}
 	if s.Job(e.UID) == nil {
 		return nil
 	}
-	job, err := s.editJob(e.UID, env)
+	job, err := s.editJob(e.UID, envelope)
 	if err != nil {
 		return err
 	}
@@ -601,8 +604,8 @@ func (s *State) applyNoted(env *event.Envelope, e *event.JobNoted) error {
 	return nil
 }
 
-func (s *State) applyResumed(env *event.Envelope, e *event.JobResumed) error {
-	job, err := s.editJob(e.UID, env)
+func (s *State) applyResumed(envelope *event.Envelope, e *event.JobResumed) error {
+	job, err := s.editJob(e.UID, envelope)
 	if err != nil {
 		return err
 	}
@@ -622,18 +625,18 @@ func (s *State) applyResumed(env *event.Envelope, e *event.JobResumed) error {
 		)
 	}
 	if job.Yields {
-		for n := range s.nodesOf(job) {
-			n.UsedCPU = n.UsedCPU.Or(job.Alloc.Nodes[job.Alloc.Index(n.ID)].CPUs).Trim()
-			n.BusyAt = env.At
-			n.Shrunk = n.describeOveruse(s.Config) != ""
+		for node := range s.nodesOf(job) {
+			node.UsedCPU = node.UsedCPU.Or(job.Alloc.Nodes[job.Alloc.Index(node.ID)].CPUs).Trim()
+			node.BusyAt = envelope.At
+			node.Shrunk = node.describeOveruse(s.Config) != ""
 		}
 	}
 	job.State = spec.Running
 	job.Yields = false
 	job.Auto = false
-	job.Turn = env.At
-	job.countSuspension(env.At)
-	job.LastSignal = &Signal{Number: sigCont, Scope: event.SignalFull, Seq: env.Seq}
+	job.Turn = envelope.At
+	job.countSuspension(envelope.At)
+	job.LastSignal = &Signal{Number: sigCont, Scope: event.SignalFull, Seq: envelope.Seq}
 	s.storeJob(job)
 	return nil
 }

@@ -42,7 +42,7 @@ func (n *Node) Unused() bool { return len(n.Jobs) == 0 && len(n.Holds) == 0 }
 // isGone tells that a node which is not configured any more owes nobody anything.
 func (n *Node) isGone() bool { return n.Removed && n.Unused() && len(n.Unfenced) == 0 }
 
-func (s *State) applyForeignHoldTaken(env *event.Envelope, e *event.ForeignHoldTaken) error {
+func (s *State) applyForeignHoldTaken(envelope *event.Envelope, e *event.ForeignHoldTaken) error {
 	old := s.Node(e.Node)
 	if old == nil {
 		return contradictionError("node %s is not configured", e.Node)
@@ -87,12 +87,12 @@ func (s *State) applyForeignHoldTaken(env *event.Envelope, e *event.ForeignHoldT
 		}
 	}
 	node := *old
-	hold.Since = env.At
+	hold.Since = envelope.At
 	node.Holds = slices.Insert(slices.Clone(node.Holds), at, hold)
 	node.HeldCPU = node.HeldCPU.Or(e.CPUs).Trim()
 	node.takeHold(&hold)
 	node.UsedCPU = node.UsedCPU.Or(e.CPUs).Trim()
-	node.BusyAt = env.At
+	node.BusyAt = envelope.At
 	if int64(node.HeldCPU.Count())*1000 < node.HeldMilli() {
 		return contradictionError(
 			"the holds of node %s have %d CPUs for %d thousandths",
@@ -114,7 +114,9 @@ func (s *State) applyForeignHoldTaken(env *event.Envelope, e *event.ForeignHoldT
 	return nil
 }
 
-func (s *State) applyForeignHoldReleased(env *event.Envelope, e *event.ForeignHoldReleased) error {
+func (s *State) applyForeignHoldReleased(
+	envelope *event.Envelope, e *event.ForeignHoldReleased,
+) error {
 	old := s.Node(e.Node)
 	if old == nil {
 		return contradictionError("node %s is not configured", e.Node)
@@ -138,15 +140,15 @@ func (s *State) applyForeignHoldReleased(env *event.Envelope, e *event.ForeignHo
 	node.UsedMem -= hold.Mem
 	if len(hold.GPUs) > 0 {
 		node.UsedGPU = node.UsedGPU.Clone()
-		for _, g := range hold.GPUs {
-			if i := node.gpuAt(g.UUID); i >= 0 {
+		for _, gpu := range hold.GPUs {
+			if i := node.gpuAt(gpu.UUID); i >= 0 {
 				node.UsedGPU = node.UsedGPU.Clear(i)
 			}
 		}
 		node.UsedGPU = node.UsedGPU.Trim()
 	}
 	node.Shrunk = node.Shrunk && node.describeOveruse(s.Config) != ""
-	node.BusyAt = env.At
+	node.BusyAt = envelope.At
 	if int64(node.HeldCPU.Count())*1000 < node.HeldMilli() {
 		return contradictionError(
 			"without hold %s the others of node %s have %d CPUs for %d thousandths",
@@ -180,8 +182,8 @@ func (n *Node) takeHold(hold *spec.ForeignHold) {
 		return
 	}
 	n.UsedGPU = n.UsedGPU.Clone()
-	for _, g := range hold.GPUs {
-		if i := n.gpuAt(g.UUID); i >= 0 {
+	for _, gpu := range hold.GPUs {
+		if i := n.gpuAt(gpu.UUID); i >= 0 {
 			n.UsedGPU = n.UsedGPU.Set(i)
 		}
 	}
@@ -192,9 +194,9 @@ func (n *Node) takeHold(hold *spec.ForeignHold) {
 func (s *State) cpusOfJobs(node *Node) spec.Bitset {
 	var cpus spec.Bitset
 	for _, uid := range node.Jobs {
-		j := s.Job(uid)
-		if i := j.Alloc.Index(node.ID); i >= 0 && !j.Done.Has(i) {
-			cpus = cpus.Or(j.Alloc.Nodes[i].CPUs)
+		job := s.Job(uid)
+		if i := job.Alloc.Index(node.ID); i >= 0 && !job.Done.Has(i) {
+			cpus = cpus.Or(job.Alloc.Nodes[i].CPUs)
 		}
 	}
 	return cpus
@@ -202,11 +204,11 @@ func (s *State) cpusOfJobs(node *Node) spec.Bitset {
 
 // OpenCPUs are the CPUs of a node that no job and no other scheduler has, nor
 // has only left to others for a while.
-func (s *State) OpenCPUs(n *Node) spec.Bitset {
-	taken := s.cpusOfJobs(n).Or(n.HeldCPU)
+func (s *State) OpenCPUs(node *Node) spec.Bitset {
+	taken := s.cpusOfJobs(node).Or(node.HeldCPU)
 	var open spec.Bitset
-	for cpu := range int(n.Spec.TopCPU()) {
-		if !taken.Has(cpu) && !n.Spec.Reserved.Has(cpu) {
+	for cpu := range int(node.Spec.TopCPU()) {
+		if !taken.Has(cpu) && !node.Spec.Reserved.Has(cpu) {
 			open = open.Set(cpu)
 		}
 	}

@@ -10,14 +10,14 @@ import (
 
 // editJob copies a job for a change; store puts the copy back and moves every
 // index and counter that depends on the record.
-func (s *State) editJob(uid spec.JobUID, env *event.Envelope) (*Job, error) {
+func (s *State) editJob(uid spec.JobUID, envelope *event.Envelope) (*Job, error) {
 	old := s.Job(uid)
 	if old == nil {
 		return nil, contradictionError("no job with uid %d", uid)
 	}
-	j := *old
-	j.Changed = env.Seq
-	return &j, nil
+	job := *old
+	job.Changed = envelope.Seq
+	return &job, nil
 }
 
 func (s *State) storeJob(job *Job) {
@@ -79,9 +79,9 @@ func (s *State) updateWaiters(old, job *Job) {
 		if dependency == nil {
 			continue
 		}
-		for _, t := range dependency.Terms {
-			if t.UID != 0 {
-				s.updateGroup(&s.Waiters, uint64(t.UID), job.UID, on)
+		for _, term := range dependency.Terms {
+			if term.UID != 0 {
+				s.updateGroup(&s.Waiters, uint64(term.UID), job.UID, on)
 			}
 		}
 	}
@@ -116,8 +116,8 @@ func (j *Job) isFinished() bool { return j.State.Terminal() && !j.HoldsNodes() }
 func (j *Job) isBusy() bool { return j.State.Active() || j.HoldsNodes() }
 
 // editPending is edit for events that only a waiting job can have.
-func (s *State) editPending(uid spec.JobUID, env *event.Envelope) (*Job, error) {
-	job, err := s.editJob(uid, env)
+func (s *State) editPending(uid spec.JobUID, envelope *event.Envelope) (*Job, error) {
+	job, err := s.editJob(uid, envelope)
 	if err == nil && job.State != spec.Pending {
 		return nil, contradictionError("job uid %d is %s, not pending", uid, job.State)
 	}
@@ -137,8 +137,11 @@ func (s *State) knownAssoc(uid spec.JobUID, assoc uint32) error {
 	return nil
 }
 
-func (s *State) applySubmitted(env *event.Envelope, e *event.JobSubmitted) error {
-	if e.Spec == nil || e.UID < s.NextUID {
+func (s *State) applySubmitted(envelope *event.Envelope, e *event.JobSubmitted) error {
+	if e.Adopted != nil && !s.IsLostUID(e.UID) {
+		return contradictionError("job uid %d was not given away by a lost history", e.UID)
+	}
+	if e.Spec == nil || (e.Adopted == nil && e.UID < s.NextUID) {
 		return contradictionError(
 			"job uid %d was given away (the next is %d), or it has no spec",
 			e.UID,
@@ -152,34 +155,46 @@ func (s *State) applySubmitted(env *event.Envelope, e *event.JobSubmitted) error
 		return err
 	}
 	job := &Job{UID: e.UID, ID: e.ID, Task: spec.NoTask, Spec: e.Spec, Req: e.Req, Assoc: e.Assoc,
-		State: spec.Pending, Reason: e.Reason, Hold: e.Spec.Queue.Hold, Submitted: env.At, Eligible: e.Eligible,
-		NoAccrue: e.NoAccrue, Begin: e.Spec.Time.Begin, Changed: env.Seq, Submitter: env.Actor, Het: e.Het, Request: e.Request}
-	if h := e.Het; h != nil &&
-		(h.Offset >= h.Size || h.Leader+spec.JobUID(h.Offset) != e.UID || e.Spec.Queue.Array != nil) {
+		State: spec.Pending, Reason: e.Reason, Hold: e.Spec.Queue.Hold, Submitted: envelope.At,
+		Eligible: e.Eligible,
+		NoAccrue: e.NoAccrue, Begin: e.Spec.Time.Begin, Changed: envelope.Seq,
+		Submitter: envelope.Actor, Het: e.Het, Request: e.Request}
+	if part := e.Het; part != nil &&
+		(part.Offset >= part.Size || part.Leader+spec.JobUID(part.Offset) != e.UID ||
+			e.Spec.Queue.Array != nil) {
 		return contradictionError(
 			"job uid %d cannot be component %d of %d of job uid %d",
 			e.UID,
-			h.Offset,
-			h.Size,
-			h.Leader,
+			part.Offset,
+			part.Size,
+			part.Leader,
 		)
 	}
-	if ask := e.Spec.Queue.Array; ask != nil {
-		if len(ask.Tasks) == 0 || !ask.Tasks.Valid() {
+	if query := e.Spec.Queue.Array; query != nil {
+		if len(query.Tasks) == 0 || !query.Tasks.Valid() {
 			return contradictionError(
 				"job uid %d is an array of tasks %v: ranges must be well formed, ascend and not overlap",
 				e.UID,
-				[]spec.TaskRange(ask.Tasks),
+				[]spec.TaskRange(query.Tasks),
 			)
 		}
-		job.Array, job.Tasks = job.UID, ask.Tasks
+		job.Array, job.Tasks = job.UID, query.Tasks
 		s.Arrays.Set(
 			s.own,
 			uint64(job.UID),
-			&Array{UID: job.UID, ID: job.ID, Total: ask.Tasks.Len(), Records: 1},
+			&Array{UID: job.UID, ID: job.ID, Total: query.Tasks.Len(), Records: 1},
 		)
 	}
-	s.NextUID, s.NextID = e.UID+1, e.ID+1
+	if e.Adopted != nil {
+		s.takeLostUID(e.UID)
+		job.Submitted, job.Restarts = e.Adopted.At, e.Adopted.Restarts
+		if e.Adopted.By != nil {
+			job.Submitter = *e.Adopted.By
+		}
+		s.NextID = max(s.NextID, e.ID+1)
+	} else {
+		s.NextUID, s.NextID = e.UID+1, e.ID+1
+	}
 	s.ByID.Set(s.own, uint64(e.ID), e.UID)
 	s.indexPods(job)
 	s.storeJob(job)
@@ -187,35 +202,35 @@ func (s *State) applySubmitted(env *event.Envelope, e *event.JobSubmitted) error
 	return nil
 }
 
-func (s *State) applyEligible(env *event.Envelope, eligible *event.JobEligible) error {
-	job, err := s.editPending(eligible.UID, env)
+func (s *State) applyEligible(envelope *event.Envelope, eligible *event.JobEligible) error {
+	job, err := s.editPending(eligible.UID, envelope)
 	if err != nil {
 		return err
 	}
-	job.Eligible = env.At
+	job.Eligible = envelope.At
 	job.Accrue = 0
 	job.NoAccrue = eligible.NoAccrue
 	s.storeJob(job)
 	return nil
 }
 
-func (s *State) applyAccruing(env *event.Envelope, e *event.JobsAccruing) error {
+func (s *State) applyAccruing(envelope *event.Envelope, e *event.JobsAccruing) error {
 	for _, uid := range e.UIDs {
-		job, err := s.editPending(uid, env)
+		job, err := s.editPending(uid, envelope)
 		if err != nil {
 			return err
 		}
 		if job.NoAccrue && job.Eligible != 0 {
-			job.Accrue, job.NoAccrue = env.At, false
+			job.Accrue, job.NoAccrue = envelope.At, false
 			s.storeJob(job)
 		}
 	}
 	return nil
 }
 
-func (s *State) applyReasons(env *event.Envelope, e *event.ReasonsChanged) error {
+func (s *State) applyReasons(envelope *event.Envelope, e *event.ReasonsChanged) error {
 	for i := range e.Jobs {
-		job, err := s.editPending(e.Jobs[i].UID, env)
+		job, err := s.editPending(e.Jobs[i].UID, envelope)
 		if err != nil {
 			return err
 		}
@@ -228,8 +243,8 @@ func (s *State) applyReasons(env *event.Envelope, e *event.ReasonsChanged) error
 	return nil
 }
 
-func (s *State) applyHeld(env *event.Envelope, e *event.JobHeld) error {
-	job, err := s.editPending(e.UID, env)
+func (s *State) applyHeld(envelope *event.Envelope, e *event.JobHeld) error {
+	job, err := s.editPending(e.UID, envelope)
 	if err != nil {
 		return err
 	}
@@ -260,8 +275,8 @@ func HoldReason(hold spec.Hold) spec.ReasonCode {
 	return spec.ReasonNone
 }
 
-func (s *State) applyReleased(env *event.Envelope, e *event.JobReleased) error {
-	job, err := s.editPending(e.UID, env)
+func (s *State) applyReleased(envelope *event.Envelope, e *event.JobReleased) error {
+	job, err := s.editPending(e.UID, envelope)
 	if err != nil {
 		return err
 	}
@@ -270,8 +285,8 @@ func (s *State) applyReleased(env *event.Envelope, e *event.JobReleased) error {
 	return nil
 }
 
-func (s *State) applyUpdated(env *event.Envelope, e *event.JobUpdated) error {
-	job, err := s.editJob(e.UID, env)
+func (s *State) applyUpdated(envelope *event.Envelope, e *event.JobUpdated) error {
+	job, err := s.editJob(e.UID, envelope)
 	if err != nil {
 		return err
 	}
@@ -283,6 +298,9 @@ func (s *State) applyUpdated(env *event.Envelope, e *event.JobUpdated) error {
 		// only when the update is about it.
 		if e.Spec.Time.Limit != job.Spec.Time.Limit || slices.Contains(e.Changed, "TimeLimit") {
 			job.Limit = e.Spec.Time.Limit
+		}
+		if e.Ranks != nil {
+			job.StartPrio = *e.Ranks
 		}
 	} else {
 		if err := s.knownAssoc(e.UID, e.Assoc); err != nil {
@@ -304,39 +322,39 @@ func (s *State) applyUpdated(env *event.Envelope, e *event.JobUpdated) error {
 	return nil
 }
 
-func (s *State) applySplit(env *event.Envelope, e *event.ArrayTaskSplit) error {
-	rec, err := s.editPending(e.Array, env)
+func (s *State) applySplit(envelope *event.Envelope, e *event.ArrayTaskSplit) error {
+	record, err := s.editPending(e.Array, envelope)
 	if err != nil {
 		return err
 	}
-	array := s.ArrayOf(rec)
-	if array == nil || !rec.Tasks.Has(e.Task) {
+	array := s.ArrayOf(record)
+	if array == nil || !record.Tasks.Has(e.Task) {
 		return contradictionError("array uid %d has no task %d left", e.Array, e.Task)
 	}
 	arr := *array
-	left := rec.Tasks.Without(e.Task)
+	left := record.Tasks.Without(e.Task)
 	if e.UID == e.Array {
 		if len(left) > 0 {
 			return contradictionError("array uid %d still has tasks %s", e.Array, left)
 		}
-		rec.Task, rec.Tasks = e.Task, nil
-		s.storeJob(rec)
+		record.Task, record.Tasks = e.Task, nil
+		s.storeJob(record)
 	} else {
 		if e.UID < s.NextUID || e.ID == 0 || s.ByID.Has(uint64(e.ID)) || len(left) == 0 {
 			return contradictionError("task %d of array uid %d, with %d more left, cannot be uid %d, id %d (next are %d, %d)",
 				e.Task, e.Array, left.Len(), e.UID, e.ID, s.NextUID, s.NextID)
 		}
-		task := *rec
+		task := *record
 		task.UID = e.UID
 		task.ID = e.ID
 		task.Task = e.Task
 		task.Tasks = nil
 		task.Request = 0 // the array's record keeps it
-		rec.Tasks, rec.Claim = left, nil
-		rec.Promised = 0
+		record.Tasks, record.Claim = left, nil
+		record.Promised = 0
 		s.NextUID, s.NextID = e.UID+1, e.ID+1
 		s.ByID.Set(s.own, uint64(e.ID), e.UID)
-		s.storeJob(rec)
+		s.storeJob(record)
 		s.storeJob(&task)
 		arr.Records++
 	}
@@ -345,12 +363,12 @@ func (s *State) applySplit(env *event.Envelope, e *event.ArrayTaskSplit) error {
 	return nil
 }
 
-func (s *State) applyStarted(env *event.Envelope, e *event.JobStarted) error {
-	job, err := s.editJob(e.UID, env)
+func (s *State) applyStarted(envelope *event.Envelope, e *event.JobStarted) error {
+	job, err := s.editJob(e.UID, envelope)
 	if err != nil {
 		return err
 	}
-	if job.State != spec.Pending || job.IsArrayRecord() || e.Attempt != job.Attempt+1 ||
+	if job.State != spec.Pending || job.IsArrayRecord() || !e.Follows(job.Attempt) ||
 		e.Alloc == nil ||
 		len(e.Alloc.Nodes) == 0 {
 		nodes := 0
@@ -375,11 +393,12 @@ func (s *State) applyStarted(env *event.Envelope, e *event.JobStarted) error {
 			e.Alloc.TRES,
 		)
 	}
+	first := job.Attempt == 0 // not the attempt's own number: an adopted one may be the third
 	job.State = spec.Running
 	job.Attempt = e.Attempt
 	job.Alloc = e.Alloc
 	job.Done = nil
-	job.Started = env.At
+	job.Started = envelope.At
 	job.Ended = 0
 	job.EndSeq = 0
 	job.Limit = e.Limit
@@ -397,7 +416,10 @@ func (s *State) applyStarted(env *event.Envelope, e *event.JobStarted) error {
 	job.NextStep, job.StepExit = 0, spec.ExitStatus{}
 	job.Epoch, job.StartSeq = s.CurrentEpoch(), 0
 	if job.Epoch != 0 {
-		job.StartSeq = env.Seq
+		job.StartSeq = envelope.Seq
+	}
+	if err := s.adoptAttempt(job, e.Adopted, envelope.At); err != nil {
+		return err
 	}
 	job.Paused = 0
 	job.SuspendedAt = 0
@@ -405,20 +427,21 @@ func (s *State) applyStarted(env *event.Envelope, e *event.JobStarted) error {
 	job.Yields = false
 	job.Auto = false
 	job.Turn = 0
-	job.Boots, job.Ready = s.awaitsBoot(e.Alloc) || job.Spec.Queue.Reboot, 0
+	job.Boots = !job.Adopted && (s.awaitsBoot(e.Alloc) || job.Spec.Queue.Reboot)
+	job.Ready = 0
 	job.Exit = spec.ExitStatus{}
 	job.Derived = spec.ExitStatus{}
 	job.Usage = spec.Usage{}
 	job.EndedBy = 0
 	job.Reason, job.StartPrio = spec.Reason{Code: spec.ReasonNone}, e.Priority
-	if ctl := s.Config.Ctl; ctl != nil && ctl.Prolog != "" {
+	if scripts := s.Config.Ctl; scripts != nil && scripts.Prolog != "" && !job.Adopted {
 		job.Prepares, job.Reason.Code = true, spec.ReasonProlog
 	}
 	if job.Eligible == 0 {
-		job.Eligible = env.At
+		job.Eligible = job.Started
 	}
 	for i := range e.Alloc.Nodes {
-		if err := s.occupyNodes(job, &e.Alloc.Nodes[i], env.At); err != nil {
+		if err := s.occupyNodes(job, &e.Alloc.Nodes[i], envelope.At); err != nil {
 			return err
 		}
 	}
@@ -428,23 +451,55 @@ func (s *State) applyStarted(env *event.Envelope, e *event.JobStarted) error {
 	s.storeJob(job)
 	s.tally(job, func(array *Array) {
 		array.Running++
-		if e.Attempt == 1 {
+		if first {
 			array.Started++
 		}
 	})
-	s.countStart(job, env.At)
+	s.countStart(job, job.Started)
+	return nil
+}
+
+// adoptAttempt gives an attempt of a lost history the place that it has there; adopted is nil
+// for one that starts now.
+func (s *State) adoptAttempt(job *Job, adopted *event.AdoptedRun, now spec.Instant) error {
+	job.Adopted = adopted != nil
+	if adopted == nil {
+		return nil
+	}
+	// A copy that is made while a controller leads shares its epoch with what is lost.
+	if adopted.Epoch == 0 || s.HasSeen(adopted.Epoch, adopted.Seq) {
+		return contradictionError(
+			"attempt %d of job uid %d was started by event %d of epoch %016x, which is of this history",
+			job.Attempt,
+			job.UID,
+			adopted.Seq,
+			adopted.Epoch,
+		)
+	}
+	if adopted.At < job.Submitted || adopted.At > now {
+		return contradictionError(
+			"attempt %d of job uid %d started at %d, before it was submitted or later than now",
+			job.Attempt,
+			job.UID,
+			adopted.At,
+		)
+	}
+	job.Epoch, job.StartSeq = adopted.Epoch, adopted.Seq
+	job.Started, job.NextStep = adopted.At, adopted.NextStep
 	return nil
 }
 
 // takeLicences takes a job's licences; more than the cluster has is refused.
-func (s *State) takeLicences(job *Job, ask []spec.Count) error {
-	for _, c := range ask {
-		if c.N <= 0 {
-			return contradictionError("job uid %d holds %d of licence %s", job.UID, c.N, c.Name)
+func (s *State) takeLicences(job *Job, request []spec.Count) error {
+	for _, count := range request {
+		if count.N <= 0 {
+			return contradictionError(
+				"job uid %d holds %d of licence %s", job.UID, count.N, count.Name,
+			)
 		}
 	}
-	s.Licenses = addCounts(s.Licenses, ask, 1)
-	for _, count := range ask {
+	s.Licenses = addCounts(s.Licenses, request, 1)
+	for _, count := range request {
 		held, total := countOf(s.Licenses, count.Name), s.LicenseTotal(count.Name)
 		if held > total {
 			return contradictionError(
@@ -464,8 +519,8 @@ func (s *State) takeLicences(job *Job, ask []spec.Count) error {
 func (s *State) LicenseTotal(name string) int64 {
 	n := countOf(s.Config.Licenses, name)
 	for i := range s.Policy.Resources {
-		if r := &s.Policy.Resources[i]; resourceKey(r) == name {
-			n += r.Available()
+		if resource := &s.Policy.Resources[i]; resourceKey(resource) == name {
+			n += resource.Available()
 		}
 	}
 	return n
@@ -474,20 +529,20 @@ func (s *State) LicenseTotal(name string) int64 {
 // LicenseTotals lists every licence with what LicenseTotal says of it: those of
 // the configuration, then resources of other servers.
 func (s *State) LicenseTotals() []spec.Count {
-	out := slices.Clone(s.Config.Licenses)
+	counts := slices.Clone(s.Config.Licenses)
 	for i := range s.Policy.Resources {
-		r := &s.Policy.Resources[i]
-		out = append(out, spec.Count{Name: resourceKey(r), N: r.Available()})
+		resource := &s.Policy.Resources[i]
+		counts = append(counts, spec.Count{Name: resourceKey(resource), N: resource.Available()})
 	}
-	return out
+	return counts
 }
 
 // countOf sums a list over the types of a name.
 func countOf(list []spec.Count, name string) int64 {
 	var n int64
-	for _, c := range list {
-		if c.Name == name {
-			n += c.N
+	for _, count := range list {
+		if count.Name == name {
+			n += count.N
 		}
 	}
 	return n
@@ -534,15 +589,17 @@ func (s *State) occupyNodes(job *Job, alloc *spec.NodeAlloc, at spec.Instant) er
 		}
 	}
 	for k := range alloc.Shares {
-		g := &alloc.Shares[k]
-		if !node.TakesShare(g) ||
-			slices.ContainsFunc(alloc.GPUs, func(h spec.GPURef) bool { return h.UUID == g.UUID }) ||
-			!apart(alloc.Shares[:k], g, node.ShareAt(node.gpuAt(g.UUID)).One) {
+		share := &alloc.Shares[k]
+		if !node.TakesShare(share) ||
+			slices.ContainsFunc(alloc.GPUs, func(h spec.GPURef) bool {
+				return h.UUID == share.UUID
+			}) ||
+			!apart(alloc.Shares[:k], share, node.ShareAt(node.gpuAt(share.UUID)).One) {
 			return contradictionError(
 				"%d %s of GPU %s of node %s are not there for job uid %d",
-				g.N,
-				g.Name,
-				g.UUID,
+				share.N,
+				share.Name,
+				share.UUID,
 				alloc.Name,
 				job.UID,
 			)
@@ -565,24 +622,24 @@ func (s *State) occupyNodes(job *Job, alloc *spec.NodeAlloc, at spec.Instant) er
 
 // apart tells whether a further part of a device goes with those before it:
 // it is of another device, unless only one may be shared.
-func apart(before []spec.GPUShare, g *spec.GPUShare, one bool) bool {
+func apart(before []spec.GPUShare, share *spec.GPUShare, one bool) bool {
 	return !slices.ContainsFunc(
 		before,
-		func(h spec.GPUShare) bool { return h.UUID == g.UUID || one },
+		func(h spec.GPUShare) bool { return h.UUID == share.UUID || one },
 	)
 }
 
 // tally changes what the tasks of a job's array have in common.
 func (s *State) tally(job *Job, f func(a *Array)) {
-	if a := s.ArrayOf(job); a != nil {
-		c := *a
+	if array := s.ArrayOf(job); array != nil {
+		c := *array
 		f(&c)
 		s.Arrays.Set(s.own, uint64(c.UID), &c)
 	}
 }
 
-func (s *State) applyEndRequested(env *event.Envelope, end *event.JobEndRequested) error {
-	job, err := s.editJob(end.UID, env)
+func (s *State) applyEndRequested(envelope *event.Envelope, end *event.JobEndRequested) error {
+	job, err := s.editJob(end.UID, envelope)
 	if err != nil {
 		return err
 	}
@@ -593,41 +650,41 @@ func (s *State) applyEndRequested(env *event.Envelope, end *event.JobEndRequeste
 	if job.Ending == nil || (job.Ending.Requeue && !end.Requeue) {
 		job.Ending = &Ending{
 			Cause:   end.Cause,
-			At:      env.At,
+			At:      envelope.At,
 			By:      end.By,
 			Requeue: end.Requeue,
 			Hold:    end.Hold,
 			Detail:  end.Detail,
-			Seq:     env.Seq,
+			Seq:     envelope.Seq,
 			For:     end.For,
 			Grace:   end.Grace,
 		}
-		s.claimRoom(end.For, end.Room, env)
+		s.claimRoom(end.For, end.Room, envelope)
 	}
 	s.storeJob(job)
 	return nil
 }
 
 // claimRoom notes that others make room for a job that waits.
-func (s *State) claimRoom(uid spec.JobUID, room spec.Bitset, env *event.Envelope) {
+func (s *State) claimRoom(uid spec.JobUID, room spec.Bitset, envelope *event.Envelope) {
 	if j := s.Job(uid); len(room) == 0 || j == nil || j.State != spec.Pending {
 		return
 	}
-	if j, err := s.editJob(uid, env); err == nil {
-		j.Claim = room
-		s.storeJob(j)
+	if job, err := s.editJob(uid, envelope); err == nil {
+		job.Claim = room
+		s.storeJob(job)
 	}
 }
 
-func (s *State) applySignalled(env *event.Envelope, e *event.JobSignalled) error {
-	job, err := s.editJob(e.UID, env)
+func (s *State) applySignalled(envelope *event.Envelope, e *event.JobSignalled) error {
+	job, err := s.editJob(e.UID, envelope)
 	if err != nil {
 		return err
 	}
 	if !job.State.Active() || job.Attempt != e.Attempt {
 		return contradictionError("attempt %d of job uid %d is not running", e.Attempt, e.UID)
 	}
-	job.LastSignal = &Signal{Number: e.Signal, Scope: e.Scope, Seq: env.Seq}
+	job.LastSignal = &Signal{Number: e.Signal, Scope: e.Scope, Seq: envelope.Seq}
 	job.Warned = job.Warned || e.Warning
 	switch e.Signal {
 	case sigStop:

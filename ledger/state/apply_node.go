@@ -11,10 +11,10 @@ import (
 )
 
 func newNode(id spec.NodeID, nodeSpec *spec.NodeSpec) *Node {
-	n := &Node{ID: id, Spec: nodeSpec, Reason: nodeSpec.Reason}
-	n.Admin, n.Power = event.Configured(nodeSpec)
-	n.deriveCapacity()
-	return n
+	node := &Node{ID: id, Spec: nodeSpec, Reason: nodeSpec.Reason}
+	node.Admin, node.Power = event.Configured(nodeSpec)
+	node.deriveCapacity()
+	return node
 }
 
 // deriveCapacity derives what the node offers: counts from the configuration,
@@ -141,9 +141,9 @@ func (n *Node) overGRES(name, typ string) string {
 
 func countTyped(list []spec.Count, name, typ string) int64 {
 	var n int64
-	for _, c := range list {
-		if c.Name == name && c.Type == typ {
-			n += c.N
+	for _, count := range list {
+		if count.Name == name && count.Type == typ {
+			n += count.N
 		}
 	}
 	return n
@@ -161,8 +161,8 @@ func (n *Node) take(alloc *spec.NodeAlloc, shared, yields bool) {
 	n.UsedMem += alloc.Mem
 	if len(alloc.GPUs) > 0 {
 		n.UsedGPU = n.UsedGPU.Clone()
-		for _, g := range alloc.GPUs {
-			if i := n.gpuAt(g.UUID); i >= 0 {
+		for _, gpu := range alloc.GPUs {
+			if i := n.gpuAt(gpu.UUID); i >= 0 {
 				n.UsedGPU = n.UsedGPU.Set(i)
 			}
 		}
@@ -204,8 +204,8 @@ func (n *Node) give(alloc *spec.NodeAlloc, shared, yields bool) {
 	n.UsedMem -= alloc.Mem
 	if len(alloc.GPUs) > 0 {
 		n.UsedGPU = n.UsedGPU.Clone()
-		for _, g := range alloc.GPUs {
-			if i := n.gpuAt(g.UUID); i >= 0 {
+		for _, gpu := range alloc.GPUs {
+			if i := n.gpuAt(gpu.UUID); i >= 0 {
 				n.UsedGPU = n.UsedGPU.Clear(i)
 			}
 		}
@@ -259,25 +259,25 @@ func compare(a, b string) int {
 	return 0
 }
 
-func (s *State) applyRegistered(env *event.Envelope, e *event.NodeRegistered) error {
+func (s *State) applyRegistered(envelope *event.Envelope, e *event.NodeRegistered) error {
 	old := s.Node(e.Node)
 	if old == nil {
 		return contradictionError("node %s is not configured", e.Node)
 	}
 	node := *old
-	inv := e.Inventory
-	node.Inv = &inv
-	node.Registered = env.At
+	inventory := e.Inventory
+	node.Inv = &inventory
+	node.Registered = envelope.At
 	node.Invalid = e.Invalid
 	if old.Asleep() {
-		s.renameGPUs(old, &node, env)
+		s.renameGPUs(old, &node, envelope)
 	}
 	node.clearSilence()
 	s.putNode(s.measureNode(&node))
 	return nil
 }
 
-func (s *State) applyNodeState(env *event.Envelope, e *event.NodeStateSet) error {
+func (s *State) applyNodeState(envelope *event.Envelope, e *event.NodeStateSet) error {
 	old := s.Node(e.Node)
 	if old == nil {
 		return contradictionError("node %s is not configured", e.Node)
@@ -292,7 +292,7 @@ func (s *State) applyNodeState(env *event.Envelope, e *event.NodeStateSet) error
 	node := *old
 	node.Admin = e.State
 	node.ResumeAt = e.ResumeAt
-	node.setReason(e.Reason, env.Actor, env.At)
+	node.setReason(e.Reason, envelope.Actor, envelope.At)
 	if e.State == event.NodeResume {
 		node.clearReason()
 	}
@@ -300,7 +300,7 @@ func (s *State) applyNodeState(env *event.Envelope, e *event.NodeStateSet) error
 	return nil
 }
 
-func (s *State) applyNodeLost(env *event.Envelope, e *event.NodeLost) error {
+func (s *State) applyNodeLost(envelope *event.Envelope, e *event.NodeLost) error {
 	old := s.Node(e.Node)
 	if old == nil {
 		return contradictionError("node %s is not configured", e.Node)
@@ -310,11 +310,11 @@ func (s *State) applyNodeLost(env *event.Envelope, e *event.NodeLost) error {
 	node.LostAt = e.LastSeen
 	node.LostWhy = e.Why
 	if node.Reason == "" {
-		why := notResponding
+		reason := notResponding
 		if e.Why != "" {
-			why += ": " + e.Why
+			reason += ": " + e.Why
 		}
-		node.setReason(why, event.Actor{}, env.At)
+		node.setReason(reason, event.Actor{}, envelope.At)
 	}
 	s.putNode(&node)
 	return nil
@@ -325,9 +325,9 @@ func (s *State) applyNodeReturned(e *event.NodeReturned) error {
 	if old == nil {
 		return contradictionError("node %s is not configured", e.Node)
 	}
-	n := *old
-	n.clearSilence()
-	s.putNode(&n)
+	node := *old
+	node.clearSilence()
+	s.putNode(&node)
 	return nil
 }
 
@@ -336,8 +336,8 @@ func (s *State) applyNodeReturned(e *event.NodeReturned) error {
 const notResponding = "Not responding"
 
 // setReason notes why a node is as it is, and who said so.
-func (n *Node) setReason(why string, by event.Actor, at spec.Instant) {
-	n.Reason = why
+func (n *Node) setReason(reason string, by event.Actor, at spec.Instant) {
+	n.Reason = reason
 	n.ReasonBy = by
 	n.ReasonAt = at
 }
@@ -379,13 +379,13 @@ func (s *State) applyGPUFaulted(e *event.GPUFaulted) error {
 	s.countFault(&fault)
 	node := *old
 	kept := make([]spec.GPUFault, 0, len(node.Faults)+1)
-	for _, k := range node.Faults {
-		switch same := k.UUID == fault.UUID && k.XID == fault.XID; {
-		case same && k.Kind == fault.Kind:
-			fault.Count += k.Count
-		case k.UUID == fault.UUID && undoes(k.Kind, fault.Kind):
+	for _, gpuFault := range node.Faults {
+		switch same := gpuFault.UUID == fault.UUID && gpuFault.XID == fault.XID; {
+		case same && gpuFault.Kind == fault.Kind:
+			fault.Count += gpuFault.Count
+		case gpuFault.UUID == fault.UUID && undoes(gpuFault.Kind, fault.Kind):
 		default:
-			kept = append(kept, k)
+			kept = append(kept, gpuFault)
 		}
 	}
 	if len(kept) >= MaxGPUFaults {
@@ -398,9 +398,12 @@ func (s *State) applyGPUFaulted(e *event.GPUFaulted) error {
 
 func (s *State) countFault(fault *spec.GPUFault) {
 	list := slices.Clone(s.Totals.GPUFaults)
-	i, ok := slices.BinarySearchFunc(list, fault, func(t FaultTotals, f *spec.GPUFault) int {
-		return cmp.Or(cmp.Compare(t.Kind, f.Kind), cmp.Compare(t.Class, f.Class))
-	})
+	i, ok := slices.BinarySearchFunc(list, fault,
+		func(totals FaultTotals, gpuFault *spec.GPUFault) int {
+			return cmp.Or(
+				cmp.Compare(totals.Kind, gpuFault.Kind), cmp.Compare(totals.Class, gpuFault.Class),
+			)
+		})
 	if !ok {
 		if len(list) >= MaxGPUFaults {
 			return // classes are few: this is no agent of ours

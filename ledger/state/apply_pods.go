@@ -48,8 +48,8 @@ func (s *State) forgetPods(job *Job) {
 	}
 }
 
-func (s *State) applyPodsOver(env *event.Envelope, e *event.JobPodsOver) error {
-	job, err := s.editJob(e.UID, env)
+func (s *State) applyPodsOver(envelope *event.Envelope, e *event.JobPodsOver) error {
+	job, err := s.editJob(e.UID, envelope)
 	if err != nil {
 		return err
 	}

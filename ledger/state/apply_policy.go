@@ -26,12 +26,12 @@ func (s *State) ownPolicy() *Policy {
 	return s.Policy
 }
 
-func qosKey(q *spec.QOS) string         { return q.Name }
-func accountKey(a *spec.Account) string { return a.Name }
-func userKey(u *spec.User) string       { return u.Name }
+func qosKey(qos *spec.QOS) string             { return qos.Name }
+func accountKey(account *spec.Account) string { return account.Name }
+func userKey(user *spec.User) string          { return user.Name }
 
 // resourceKey is how jobs name a licence that is served elsewhere.
-func resourceKey(r *spec.Resource) string { return r.Name + "@" + r.Server }
+func resourceKey(resource *spec.Resource) string { return resource.Name + "@" + resource.Server }
 
 func (s *State) applyQOSPut(e *event.QOSPut) error {
 	policy := s.ownPolicy()
@@ -60,22 +60,22 @@ func (s *State) applyQOSPut(e *event.QOSPut) error {
 
 func (s *State) applyQOSRemoved(e *event.QOSRemoved) {
 	policy := s.ownPolicy()
-	if q := policy.FindQOS(e.Name); q != nil {
-		s.Spent.Delete(s.own, UsageKey(UsageQOS, q.ID, 0))
+	if qos := policy.FindQOS(e.Name); qos != nil {
+		s.Spent.Delete(s.own, UsageKey(UsageQOS, qos.ID, 0))
 	}
 	policy.QOS = slices.DeleteFunc(policy.QOS, func(q spec.QOS) bool { return q.Name == e.Name })
 	s.recountAll()
 }
 
 func (s *State) applyAccountPut(e *event.AccountPut) {
-	p := s.ownPolicy()
-	p.Accounts = putSorted(p.Accounts, e.Account, accountKey)
+	policy := s.ownPolicy()
+	policy.Accounts = putSorted(policy.Accounts, e.Account, accountKey)
 }
 
 func (s *State) applyAccountRemoved(e *event.AccountRemoved) {
-	p := s.ownPolicy()
-	p.Accounts = slices.DeleteFunc(
-		p.Accounts,
+	policy := s.ownPolicy()
+	policy.Accounts = slices.DeleteFunc(
+		policy.Accounts,
 		func(a spec.Account) bool { return a.Name == e.Name },
 	)
 	s.dropAssocs(func(a *spec.Association) bool { return a.Account == e.Name })
@@ -83,8 +83,8 @@ func (s *State) applyAccountRemoved(e *event.AccountRemoved) {
 }
 
 func (s *State) applyUserPut(e *event.UserPut) {
-	p := s.ownPolicy()
-	p.Users = putSorted(p.Users, e.User, userKey)
+	policy := s.ownPolicy()
+	policy.Users = putSorted(policy.Users, e.User, userKey)
 }
 
 func (s *State) applyUserRemoved(e *event.UserRemoved) {
@@ -102,26 +102,26 @@ func (s *State) applyUserRemoved(e *event.UserRemoved) {
 }
 
 func (s *State) applyAssocPut(e *event.AssociationPut) error {
-	n := &e.Association
+	association := &e.Association
 	policy := s.ownPolicy()
-	if err := policy.checkAssoc(n); err != nil {
+	if err := policy.checkAssoc(association); err != nil {
 		return err
 	}
 	// Counters follow the tree. An id that was never used cannot have any.
-	recount := n.User == "" || n.ID <= policy.NextAssoc
-	i := policy.assocAt(n.ID)
-	if old := policy.Assoc(n.ID); old != nil {
-		if old.Parent != n.Parent {
-			s.moveSpent(n.ID, old.Parent, n.Parent)
+	recount := association.User == "" || association.ID <= policy.NextAssoc
+	i := policy.assocAt(association.ID)
+	if old := policy.Assoc(association.ID); old != nil {
+		if old.Parent != association.Parent {
+			s.moveSpent(association.ID, old.Parent, association.Parent)
 		}
-		recount = old.Parent != n.Parent || pairOf(old) != pairOf(n)
+		recount = old.Parent != association.Parent || pairOf(old) != pairOf(association)
 		delete(policy.byPair, pairOf(old))
-		policy.Assocs[i] = *n
+		policy.Assocs[i] = *association
 	} else {
-		policy.Assocs = slices.Insert(policy.Assocs, i, *n)
+		policy.Assocs = slices.Insert(policy.Assocs, i, *association)
 	}
-	policy.byPair[pairOf(n)] = n.ID
-	policy.NextAssoc = max(policy.NextAssoc, n.ID)
+	policy.byPair[pairOf(association)] = association.ID
+	policy.NextAssoc = max(policy.NextAssoc, association.ID)
 	if recount {
 		s.recountAll()
 	}
@@ -129,33 +129,35 @@ func (s *State) applyAssocPut(e *event.AssociationPut) error {
 }
 
 // checkAssoc refuses an association that would make the tree ambiguous.
-func (p *Policy) checkAssoc(n *spec.Association) error {
-	if n.ID == 0 {
+func (p *Policy) checkAssoc(association *spec.Association) error {
+	if association.ID == 0 {
 		return contradictionError(
 			"the association of user %q with account %s has no id",
-			n.User,
-			n.Account,
+			association.User,
+			association.Account,
 		)
 	}
-	if id, ok := p.byPair[pairOf(n)]; ok && id != n.ID {
+	if id, ok := p.byPair[pairOf(association)]; ok && id != association.ID {
 		return contradictionError(
 			"associations %d and %d are both user %q in account %s, partition %q",
 			id,
-			n.ID,
-			n.User,
-			n.Account,
-			n.Partition,
+			association.ID,
+			association.User,
+			association.Account,
+			association.Partition,
 		)
 	}
 	// Looking at parents also finds the circle that closes when an id that
 	// was removed comes back below one of its old children.
-	chain := p.Chain(n.Parent)
-	if n.ID == n.Parent || len(chain) >= maxChain-1 ||
-		slices.ContainsFunc(chain, func(a *spec.Association) bool { return a.Parent == n.ID }) {
+	chain := p.Chain(association.Parent)
+	if association.ID == association.Parent || len(chain) >= maxChain-1 ||
+		slices.ContainsFunc(chain, func(a *spec.Association) bool {
+			return a.Parent == association.ID
+		}) {
 		return contradictionError(
 			"association %d below %d would be below itself, or deeper than %d",
-			n.ID,
-			n.Parent,
+			association.ID,
+			association.Parent,
 			maxChain,
 		)
 	}
@@ -196,15 +198,15 @@ func (s *State) dropAssocs(gone func(a *spec.Association) bool) {
 // moveSpent takes what an association used from those above it to those that
 // will be.
 func (s *State) moveSpent(id, from, to uint32) {
-	u, ok := s.Spent.Get(UsageKey(UsageAssoc, 0, id))
+	usage, ok := s.Spent.Get(UsageKey(UsageAssoc, 0, id))
 	if !ok {
 		return
 	}
-	for _, a := range s.Policy.Chain(from) {
-		s.shiftSpent(a.ID, u, false)
+	for _, association := range s.Policy.Chain(from) {
+		s.shiftSpent(association.ID, usage, false)
 	}
-	for _, a := range s.Policy.Chain(to) {
-		s.shiftSpent(a.ID, u, true)
+	for _, association := range s.Policy.Chain(to) {
+		s.shiftSpent(association.ID, usage, true)
 	}
 }
 
@@ -227,38 +229,40 @@ func (s *State) applyWCKeyPut(e *event.WCKeyPut) error {
 }
 
 func (s *State) applyWCKeyRemoved(e *event.WCKeyRemoved) {
-	p := s.ownPolicy()
-	p.WCKeys = slices.DeleteFunc(p.WCKeys, func(k spec.WCKey) bool { return k.ID == e.ID })
+	policy := s.ownPolicy()
+	policy.WCKeys = slices.DeleteFunc(policy.WCKeys, func(k spec.WCKey) bool {
+		return k.ID == e.ID
+	})
 }
 
-func clusterKey(c *spec.KnownCluster) string { return c.Name }
+func clusterKey(cluster *spec.KnownCluster) string { return cluster.Name }
 
 func (s *State) applyClusterPut(e *event.ClusterPut) {
-	p := s.ownPolicy()
-	p.Clusters = putSorted(
-		p.Clusters,
+	policy := s.ownPolicy()
+	policy.Clusters = putSorted(
+		policy.Clusters,
 		spec.KnownCluster{Name: e.Name, Socket: e.Socket, Host: e.Host, Port: e.Port},
 		clusterKey,
 	)
 }
 
 func (s *State) applyClusterRemoved(e *event.ClusterRemoved) {
-	p := s.ownPolicy()
-	p.Clusters = slices.DeleteFunc(
-		p.Clusters,
+	policy := s.ownPolicy()
+	policy.Clusters = slices.DeleteFunc(
+		policy.Clusters,
 		func(c spec.KnownCluster) bool { return c.Name == e.Name },
 	)
 }
 
 func (s *State) applyResourcePut(e *event.ResourcePut) {
-	p := s.ownPolicy()
-	p.Resources = putSorted(p.Resources, e.Resource, resourceKey)
+	policy := s.ownPolicy()
+	policy.Resources = putSorted(policy.Resources, e.Resource, resourceKey)
 }
 
 func (s *State) applyResourceRemoved(e *event.ResourceRemoved) {
-	p := s.ownPolicy()
-	p.Resources = slices.DeleteFunc(
-		p.Resources,
+	policy := s.ownPolicy()
+	policy.Resources = slices.DeleteFunc(
+		policy.Resources,
 		func(r spec.Resource) bool { return r.Name == e.Name && r.Server == e.Server },
 	)
 }

@@ -12,22 +12,22 @@ import (
 // ever up: as many as are configured, under names that are replaced by the
 // real ones when it registers.
 func (n *Node) expectedGPUs() []spec.GPU {
-	var out []spec.GPU
+	var gpus []spec.GPU
 	for _, gres := range n.Spec.GRES {
 		for range min(gres.N, maxExpected) {
 			if gres.Name == "gpu" {
-				out = append(
-					out,
+				gpus = append(
+					gpus,
 					spec.GPU{
-						Index: uint32(len(out)),
-						UUID:  fmt.Sprintf("expected/%s/%d", n.Spec.Name, len(out)),
+						Index: uint32(len(gpus)),
+						UUID:  fmt.Sprintf("expected/%s/%d", n.Spec.Name, len(gpus)),
 						Type:  gres.Type,
 					},
 				)
 			}
 		}
 	}
-	return out
+	return gpus
 }
 
 // maxExpected bounds the devices of a node that nobody has seen.
@@ -37,7 +37,7 @@ const maxExpected = 1024
 // it came up with, position by position, where those are others: a machine of
 // the cloud is not the same one each time. What it has no place for any more
 // is held under a name that nothing has.
-func (s *State) renameGPUs(old, node *Node, env *event.Envelope) {
+func (s *State) renameGPUs(old, node *Node, envelope *event.Envelope) {
 	node.deriveCapacity()
 	have := make(map[string]bool, len(node.GPUs))
 	for i := range node.GPUs {
@@ -54,20 +54,25 @@ func (s *State) renameGPUs(old, node *Node, env *event.Envelope) {
 		return "gone/" + uuid, index
 	}
 	for _, uid := range node.Jobs {
-		job, err := s.editJob(uid, env)
+		job, err := s.editJob(uid, envelope)
 		at := job.Alloc.Index(node.ID)
 		if err != nil || at < 0 {
 			continue
 		}
 		alloc := *job.Alloc
 		alloc.Nodes = slices.Clone(alloc.Nodes)
-		a := &alloc.Nodes[at]
-		a.GPUs, a.Shares = slices.Clone(a.GPUs), slices.Clone(a.Shares)
-		for i := range a.GPUs {
-			a.GPUs[i].UUID, a.GPUs[i].Index = to(a.GPUs[i].UUID, a.GPUs[i].Index)
+		allocation := &alloc.Nodes[at]
+		allocation.GPUs, allocation.Shares = slices.Clone(allocation.GPUs),
+			slices.Clone(allocation.Shares)
+		for i := range allocation.GPUs {
+			allocation.GPUs[i].UUID, allocation.GPUs[i].Index = to(
+				allocation.GPUs[i].UUID, allocation.GPUs[i].Index,
+			)
 		}
-		for i := range a.Shares {
-			a.Shares[i].UUID, a.Shares[i].Index = to(a.Shares[i].UUID, a.Shares[i].Index)
+		for i := range allocation.Shares {
+			allocation.Shares[i].UUID, allocation.Shares[i].Index = to(
+				allocation.Shares[i].UUID, allocation.Shares[i].Index,
+			)
 		}
 		job.Alloc = &alloc
 		s.storeJob(job)
@@ -76,9 +81,9 @@ func (s *State) renameGPUs(old, node *Node, env *event.Envelope) {
 
 // Missing tells whether a job holds devices of a node that it does not have.
 func (n *Node) Missing(alloc *spec.NodeAlloc) bool {
-	return slices.ContainsFunc(alloc.GPUs, func(g spec.GPURef) bool {
-		i := n.gpuAt(g.UUID)
-		return i < 0 || n.GPUs[i].Type != g.Type
+	return slices.ContainsFunc(alloc.GPUs, func(gpu spec.GPURef) bool {
+		i := n.gpuAt(gpu.UUID)
+		return i < 0 || n.GPUs[i].Type != gpu.Type
 	}) || slices.ContainsFunc(alloc.Shares, func(g spec.GPUShare) bool { return n.gpuAt(g.UUID) < 0 })
 }
 
@@ -87,13 +92,13 @@ func (n *Node) Missing(alloc *spec.NodeAlloc) bool {
 func (s *State) Booting(job *Job) []string {
 	var out []string
 	for i := range job.Alloc.Nodes {
-		n := s.NodeByID(job.Alloc.Nodes[i].ID)
-		if n == nil || job.Done.Has(i) {
+		node := s.NodeByID(job.Alloc.Nodes[i].ID)
+		if node == nil || job.Done.Has(i) {
 			continue
 		}
-		reboots := job.Spec.Queue.Reboot && n.Reboot != nil
-		if reboots || n.Asleep() {
-			out = append(out, n.Spec.Name)
+		reboots := job.Spec.Queue.Reboot && node.Reboot != nil
+		if reboots || node.Asleep() {
+			out = append(out, node.Spec.Name)
 		}
 	}
 	return out
@@ -101,14 +106,14 @@ func (s *State) Booting(job *Job) []string {
 
 // awaitsBoot tells whether an allocation has nodes that are not up.
 func (s *State) awaitsBoot(allocation *spec.Allocation) bool {
-	return slices.ContainsFunc(allocation.Nodes, func(a spec.NodeAlloc) bool {
-		n := s.NodeByID(a.ID)
-		return n != nil && n.Asleep()
+	return slices.ContainsFunc(allocation.Nodes, func(nodeAlloc spec.NodeAlloc) bool {
+		node := s.NodeByID(nodeAlloc.ID)
+		return node != nil && node.Asleep()
 	})
 }
 
-func (s *State) applyReady(env *event.Envelope, e *event.JobReady) error {
-	job, err := s.editJob(e.UID, env)
+func (s *State) applyReady(envelope *event.Envelope, e *event.JobReady) error {
+	job, err := s.editJob(e.UID, envelope)
 	if err != nil {
 		return err
 	}
@@ -129,12 +134,12 @@ func (s *State) applyReady(env *event.Envelope, e *event.JobReady) error {
 			names[0],
 		)
 	}
-	job.Ready = env.At
+	job.Ready = envelope.At
 	s.storeJob(job)
 	return nil
 }
 
-func (s *State) applyPowered(env *event.Envelope, e *event.NodePowered) error {
+func (s *State) applyPowered(envelope *event.Envelope, e *event.NodePowered) error {
 	if e.To < event.PowerOn || e.To > event.PoweringUp {
 		return contradictionError("nodes %v are powered to %d, which means nothing", e.Nodes, e.To)
 	}
@@ -144,18 +149,18 @@ func (s *State) applyPowered(env *event.Envelope, e *event.NodePowered) error {
 			return contradictionError("node %s is not configured", name)
 		}
 		if e.To >= event.PoweredDown {
-			if why := s.needsPower(old, e.To); why != "" {
-				return contradictionError("node %s is powered to %d, but %s", name, e.To, why)
+			if reason := s.needsPower(old, e.To); reason != "" {
+				return contradictionError("node %s is powered to %d, but %s", name, e.To, reason)
 			}
 		}
 		node := *old
-		node.Power, node.PowerAt = e.To, env.At
+		node.Power, node.PowerAt = e.To, envelope.At
 		switch e.To {
 		case event.PoweringDown:
-			node.DownAt = env.At
+			node.DownAt = envelope.At
 			s.Totals.PoweredDown++
 		case event.PoweringUp:
-			node.UpAt = env.At
+			node.UpAt = envelope.At
 			s.Totals.PoweredUp++
 		case event.PoweredDown:
 			node.clearSilence() // nobody expects it to
@@ -169,7 +174,7 @@ func (s *State) applyPowered(env *event.Envelope, e *event.NodePowered) error {
 	return nil
 }
 
-func (s *State) applyReboot(env *event.Envelope, e *event.NodeReboot) error {
+func (s *State) applyReboot(envelope *event.Envelope, e *event.NodeReboot) error {
 	old := s.Node(e.Node)
 	if old == nil {
 		return contradictionError("node %s is not configured", e.Node)
@@ -177,13 +182,13 @@ func (s *State) applyReboot(env *event.Envelope, e *event.NodeReboot) error {
 	node := *old
 	switch {
 	case e.Phase == event.RebootWanted:
-		node.Reboot = &Reboot{At: env.At, ASAP: e.ASAP, Next: e.Next, Reason: e.Reason}
+		node.Reboot = &Reboot{At: envelope.At, ASAP: e.ASAP, Next: e.Next, Reason: e.Reason}
 	case e.Phase == event.RebootIssued && old.Reboot != nil:
-		r := *old.Reboot
-		r.Issued, r.At = true, env.At
-		node.Reboot = &r
+		reboot := *old.Reboot
+		reboot.Issued, reboot.At = true, envelope.At
+		node.Reboot = &reboot
 	case e.Phase == event.RebootOver && old.Reboot != nil:
-		node.Reboot, node.PowerAt = nil, env.At
+		node.Reboot, node.PowerAt = nil, envelope.At
 	default:
 		return contradictionError("the reboot of node %s cannot go to phase %d", e.Node, e.Phase)
 	}
@@ -195,8 +200,8 @@ func (s *State) applyReboot(env *event.Envelope, e *event.NodeReboot) error {
 // those in which its agent is not there; empty if none does.
 func (s *State) needsPower(node *Node, to event.PowerState) string {
 	for _, uid := range node.Jobs {
-		j := s.Job(uid)
-		if to == event.PoweredDown || (j.State.Active() && !j.Configuring()) {
+		job := s.Job(uid)
+		if to == event.PoweredDown || (job.State.Active() && !job.Configuring()) {
 			return fmt.Sprintf("job uid %d is on it", uid)
 		}
 	}

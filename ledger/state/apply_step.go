@@ -7,8 +7,8 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-func (s *State) applyStepStarted(env *event.Envelope, e *event.StepStarted) error {
-	job, err := s.editJob(e.UID, env)
+func (s *State) applyStepStarted(envelope *event.Envelope, e *event.StepStarted) error {
+	job, err := s.editJob(e.UID, envelope)
 	if err != nil {
 		return err
 	}
@@ -29,7 +29,7 @@ func (s *State) applyStepStarted(env *event.Envelope, e *event.StepStarted) erro
 		Nodes:   e.Nodes,
 		Tasks:   e.Tasks,
 		TRES:    e.TRES,
-		Started: env.At,
+		Started: envelope.At,
 		State:   spec.Running,
 		Layout:  e.Layout,
 		Spec:    e.Spec,
@@ -56,8 +56,8 @@ func (j *Job) checkLayout(step *Step) string {
 		if step.Done.Has(i) || !step.Live() {
 			continue
 		}
-		if why := j.checkPart(step, &step.Layout[i]); why != "" {
-			return why
+		if reason := j.checkPart(step, &step.Layout[i]); reason != "" {
+			return reason
 		}
 	}
 	return ""
@@ -79,7 +79,7 @@ func (j *Job) checkPart(step *Step, part *spec.NodeAlloc) string {
 	if step.Shares() {
 		return ""
 	}
-	mem := part.Mem
+	memory := part.Mem
 	for k := range j.Steps {
 		other := &j.Steps[k]
 		at := other.Part(part.Name)
@@ -87,8 +87,8 @@ func (j *Job) checkPart(step *Step, part *spec.NodeAlloc) string {
 			continue
 		}
 		theirs := &other.Layout[at]
-		mem += theirs.Mem
-		if mem > whole.Mem || overlaps(part, theirs) {
+		memory += theirs.Mem
+		if memory > whole.Mem || overlaps(part, theirs) {
 			return "step " + other.ID.String() + " has a part of it on node " + part.Name
 		}
 	}
@@ -130,9 +130,9 @@ func (s *State) editStep(
 	uid spec.JobUID,
 	attempt uint32,
 	id spec.StepID,
-	env *event.Envelope,
+	envelope *event.Envelope,
 ) (*Job, *Step, error) {
-	job, err := s.editJob(uid, env)
+	job, err := s.editJob(uid, envelope)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -149,8 +149,8 @@ func (s *State) editStep(
 	return job, &job.Steps[i], nil
 }
 
-func (s *State) applyStepNodeDone(env *event.Envelope, e *event.StepNodeDone) error {
-	job, step, err := s.editStep(e.UID, e.Attempt, e.Step, env)
+func (s *State) applyStepNodeDone(envelope *event.Envelope, e *event.StepNodeDone) error {
+	job, step, err := s.editStep(e.UID, e.Attempt, e.Step, envelope)
 	if err != nil {
 		return err
 	}
@@ -193,30 +193,30 @@ func joinResults(a, b *event.StepResult) event.StepResult {
 	return out
 }
 
-func (s *State) applyStepEndRequested(env *event.Envelope, end *event.StepEndRequested) error {
-	job, step, err := s.editStep(end.UID, end.Attempt, end.Step, env)
+func (s *State) applyStepEndRequested(envelope *event.Envelope, end *event.StepEndRequested) error {
+	job, step, err := s.editStep(end.UID, end.Attempt, end.Step, envelope)
 	if err != nil {
 		return err
 	}
 	if step.Ending == nil {
-		step.Ending = &Ending{Cause: end.Cause, At: env.At, By: end.By, Seq: env.Seq}
+		step.Ending = &Ending{Cause: end.Cause, At: envelope.At, By: end.By, Seq: envelope.Seq}
 	}
 	s.storeJob(job)
 	return nil
 }
 
-func (s *State) applyStepSignalled(env *event.Envelope, e *event.StepSignalled) error {
-	job, step, err := s.editStep(e.UID, e.Attempt, e.Step, env)
+func (s *State) applyStepSignalled(envelope *event.Envelope, e *event.StepSignalled) error {
+	job, step, err := s.editStep(e.UID, e.Attempt, e.Step, envelope)
 	if err != nil {
 		return err
 	}
-	step.Signal = &Signal{Number: e.Signal, Seq: env.Seq}
+	step.Signal = &Signal{Number: e.Signal, Seq: envelope.Seq}
 	s.storeJob(job)
 	return nil
 }
 
-func (s *State) applyStepUpdated(env *event.Envelope, e *event.StepUpdated) error {
-	job, step, err := s.editStep(e.UID, e.Attempt, e.Step, env)
+func (s *State) applyStepUpdated(envelope *event.Envelope, e *event.StepUpdated) error {
+	job, step, err := s.editStep(e.UID, e.Attempt, e.Step, envelope)
 	if err != nil {
 		return err
 	}
@@ -233,8 +233,8 @@ func (s *State) applyStepUpdated(env *event.Envelope, e *event.StepUpdated) erro
 	return nil
 }
 
-func (s *State) applyStepEnded(env *event.Envelope, e *event.StepEnded) error {
-	job, step, err := s.editStep(e.UID, e.Attempt, e.Step, env)
+func (s *State) applyStepEnded(envelope *event.Envelope, e *event.StepEnded) error {
+	job, step, err := s.editStep(e.UID, e.Attempt, e.Step, envelope)
 	if err != nil {
 		return err
 	}
@@ -247,16 +247,16 @@ func (s *State) applyStepEnded(env *event.Envelope, e *event.StepEnded) error {
 			e.State,
 		)
 	}
-	ended := env.At
+	ended := envelope.At
 	if e.At != 0 {
-		if e.At < step.Started || e.At > env.At {
+		if e.At < step.Started || e.At > envelope.At {
 			return contradictionError(
 				"step %d of job uid %d cannot have been over at %d: it could from %d to %d",
 				e.Step,
 				e.UID,
 				e.At,
 				step.Started,
-				env.At,
+				envelope.At,
 			)
 		}
 		ended = e.At
@@ -319,8 +319,8 @@ func CheckSteps(state *State) error {
 					step.ID,
 				)
 			}
-			if why := job.checkLayout(step); why != "" {
-				return brokenInvariant("%s: step %s: %s", state.labelJob(job), step.ID, why)
+			if reason := job.checkLayout(step); reason != "" {
+				return brokenInvariant("%s: step %s: %s", state.labelJob(job), step.ID, reason)
 			}
 		}
 		return nil

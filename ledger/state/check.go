@@ -27,6 +27,7 @@ func Checks() []NamedCheck {
 		{"S1.indexes", "each job is in exactly one of Waiting, Active and Finished, and in ByID under its number", CheckIndexes},
 		{"S1.groups", "Named holds each job without a verdict, Waiters each pending job under each job it waits for", CheckGroups},
 		{"S1.numbers", "uids and ids are unique, and the next ones are unused", CheckNumbers},
+		{"S24.adopted", "no job has a number of those that only lost histories gave away, and an attempt that was adopted was not started by an event of this history", CheckAdopted},
 		{"S1.arrays", "an array's counts and split tasks are those of its records", CheckArrays},
 		{"S16.apart", "no node has jobs of which one keeps the other off it, because of its user or its MCS label", CheckApart},
 		{"S2.nodes", "no CPU, memory, GPU or other resource of a node is allocated twice, and what a node shows as used is what its jobs hold", CheckNodes},
@@ -49,9 +50,9 @@ func Checks() []NamedCheck {
 // Check runs every invariant and reports all that are broken.
 func (s *State) Check() error {
 	var errs []error
-	for _, c := range Checks() {
-		if err := c.Check(s); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", c.Name, err))
+	for _, check := range Checks() {
+		if err := check.Check(s); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", check.Name, err))
 		}
 	}
 	return errors.Join(errs...)
@@ -63,8 +64,8 @@ func brokenInvariant(format string, args ...any) error {
 
 // labelJob names a job as people know it, with its key.
 func (s *State) labelJob(job *Job) string {
-	if a := s.ArrayOf(job); a != nil && !job.IsArrayRecord() {
-		return fmt.Sprintf("job %d_%d (uid %d)", a.ID, job.Task, job.UID)
+	if array := s.ArrayOf(job); array != nil && !job.IsArrayRecord() {
+		return fmt.Sprintf("job %d_%d (uid %d)", array.ID, job.Task, job.UID)
 	}
 	return fmt.Sprintf("job %d (uid %d)", job.ID, job.UID)
 }
@@ -72,9 +73,9 @@ func (s *State) labelJob(job *Job) string {
 // Breathing is a frozen state whose invariants, while they are checked, call a
 // function every few jobs: whoever checks may let others go first.
 func (s *State) Breathing(f func()) *State {
-	out := *s
-	out.breathe = f
-	return &out
+	state := *s
+	state.breathe = f
+	return &state
 }
 
 // breatheEvery is after how many jobs that function is called.
@@ -346,6 +347,41 @@ func CheckNumbers(state *State) error {
 	return err
 }
 
+// CheckAdopted is S24 for runs of lost histories: each becomes a job once, with an identity that
+// no job of this history ever had.
+func CheckAdopted(state *State) error {
+	var last spec.JobUID
+	if state.Lost != nil {
+		for _, free := range state.Lost.Free {
+			if free.UID > free.UIDTo || free.UID < last || free.UIDTo > state.NextUID {
+				return brokenInvariant(
+					"uids %d to %d are said to be of a lost history, behind %d; the next is %d",
+					free.UID, free.UIDTo, last, state.NextUID,
+				)
+			}
+			last = free.UIDTo
+		}
+	}
+	return state.eachJob(func(job *Job) error {
+		switch {
+		case state.IsLostUID(job.UID):
+			return brokenInvariant(
+				"%s exists, and its uid is one that only a lost history gave away",
+				state.labelJob(job),
+			)
+		case job.Adopted && job.State.Active() &&
+			(job.Epoch == 0 || state.HasSeen(job.Epoch, job.StartSeq)):
+			return brokenInvariant(
+				"%s was adopted, and event %d of epoch %016x, its start, is of this history",
+				state.labelJob(job),
+				job.StartSeq,
+				job.Epoch,
+			)
+		}
+		return nil
+	})
+}
+
 // arrayCount is what CheckArrays counts from records.
 type arrayCount struct{ records, live, running, started, ended, ok, split int64 }
 
@@ -498,8 +534,9 @@ func CheckAttempts(state *State) error {
 			return bad("it yields its CPUs, or is to go on by itself, but is not suspended")
 		case job.Prepares && !job.State.Active():
 			return bad("its PrologSlurmctld runs, but it does not")
-		case slices.ContainsFunc(job.Epilogs, func(d Epilog) bool {
-			return d.Alloc == nil || d.Attempt > job.Attempt || (d.Attempt == job.Attempt && job.State.Active())
+		case slices.ContainsFunc(job.Epilogs, func(epilog Epilog) bool {
+			return epilog.Alloc == nil || epilog.Attempt > job.Attempt ||
+				(epilog.Attempt == job.Attempt && job.State.Active())
 		}):
 			return bad("an EpilogSlurmctld is due for an attempt that is not over")
 		case job.Claim != nil && job.State != spec.Pending:

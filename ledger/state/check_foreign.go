@@ -7,8 +7,8 @@ import "github.com/musterhpc/muster/spec"
 // their sum fits the node is part of CheckNodes.
 func CheckHolds(state *State) error {
 	var err error
-	state.Nodes.Range(func(_ uint64, n *Node) bool {
-		err = state.checkHoldsOf(n)
+	state.Nodes.Range(func(_ uint64, node *Node) bool {
+		err = state.checkHoldsOf(node)
 		return err == nil
 	})
 	return err
@@ -30,8 +30,8 @@ func (s *State) checkHoldsOf(node *Node) error {
 				name,
 			)
 		}
-		for _, g := range job.Alloc.Nodes[i].GPUs {
-			devices[g.UUID] = s.labelJob(job)
+		for _, gpu := range job.Alloc.Nodes[i].GPUs {
+			devices[gpu.UUID] = s.labelJob(job)
 		}
 		for k := range job.Alloc.Nodes[i].Shares {
 			devices[job.Alloc.Nodes[i].Shares[k].UUID] = s.labelJob(job)

@@ -41,8 +41,8 @@ func CheckNodes(state *State) error {
 			if job.Done.Has(i) {
 				continue
 			}
-			if n := state.NodeByID(alloc.ID); n == nil || n.Spec == nil ||
-				n.Spec.Name != alloc.Name {
+			if node := state.NodeByID(alloc.ID); node == nil || node.Spec == nil ||
+				node.Spec.Name != alloc.Name {
 				return brokenInvariant(
 					"%s holds node %s, which does not exist",
 					state.labelJob(job),
@@ -117,9 +117,9 @@ func (h *holding) add(state *State, job *Job, alloc *spec.NodeAlloc) error {
 		h.gpus[gpu.UUID] = job.UID
 	}
 	asked := make(map[string]int64)
-	for _, c := range alloc.GRES {
-		h.gres[spec.Count{Name: c.Name, Type: c.Type}] += c.N
-		asked[c.Name] += c.N
+	for _, count := range alloc.GRES {
+		h.gres[spec.Count{Name: count.Name, Type: count.Type}] += count.N
+		asked[count.Name] += count.N
 	}
 	for i := range alloc.Shares {
 		gpu := &alloc.Shares[i]
@@ -179,12 +179,12 @@ func (h *holding) compareHeld(state *State, node *Node) error {
 			h.mem,
 		)
 	}
-	for i, g := range node.GPUs {
-		if by := h.gpus[g.UUID]; (by != 0) != node.UsedGPU.Has(i) {
+	for i, gpu := range node.GPUs {
+		if by := h.gpus[gpu.UUID]; (by != 0) != node.UsedGPU.Has(i) {
 			return brokenInvariant(
 				"GPU %d (%s) of node %s shows as used: %v; the job that holds it is uid %d",
 				i,
-				g.UUID,
+				gpu.UUID,
 				name,
 				node.UsedGPU.Has(i),
 				by,
@@ -251,19 +251,20 @@ func (h *holding) compareHeld(state *State, node *Node) error {
 func (h *holding) fits(state *State, node *Node) error {
 	over := !node.Spec.ForJobs(node.UsedCPU) || (state.Config.Sched.Memory && h.mem > node.Mem)
 	free := make(map[string]bool) // what any number of jobs may use
-	for _, g := range node.Spec.GRES {
-		free[g.Name] = free[g.Name] || g.NoConsume ||
-			(spec.Shares(g.Name) && node.Shares != nil) // by device, below
+	for _, gres := range node.Spec.GRES {
+		free[gres.Name] = free[gres.Name] || gres.NoConsume ||
+			(spec.Shares(gres.Name) && node.Shares != nil) // by device, below
 	}
 	sum := make(map[string]int64)
-	for _, c := range node.UsedGRES {
-		sum[c.Name] += c.N
+	for _, count := range node.UsedGRES {
+		sum[count.Name] += count.N
 		over = over ||
-			(!free[c.Name] && (sum[c.Name] > totalOf(node.GRES, c.Name, "") || (c.Type != "" && c.N > totalOf(node.GRES, c.Name, c.Type))))
+			(!free[count.Name] && (sum[count.Name] > totalOf(node.GRES, count.Name, "") ||
+				(count.Type != "" && count.N > totalOf(node.GRES, count.Name, count.Type))))
 	}
-	for i, g := range node.GPUs {
-		part := h.part[g.UUID]
-		over = over || part > node.ShareAt(i).N || (part > 0 && h.gpus[g.UUID] != 0)
+	for i, gpu := range node.GPUs {
+		part := h.part[gpu.UUID]
+		over = over || part > node.ShareAt(i).N || (part > 0 && h.gpus[gpu.UUID] != 0)
 	}
 	if over != node.Shrunk {
 		return brokenInvariant(
@@ -283,9 +284,9 @@ func (h *holding) fits(state *State, node *Node) error {
 // totalOf sums a list over a name and, unless empty, a type.
 func totalOf(list []spec.Count, name, typ string) int64 {
 	var n int64
-	for _, c := range list {
-		if c.Name == name && (typ == "" || c.Type == typ) {
-			n += c.N
+	for _, count := range list {
+		if count.Name == name && (typ == "" || count.Type == typ) {
+			n += count.N
 		}
 	}
 	return n
@@ -332,8 +333,9 @@ func CheckRegistry(state *State) error {
 			)
 		}
 		for _, id := range partition.Nodes.Members() {
-			n := state.NodeByID(spec.NodeID(id))
-			if n == nil || n.Removed || !slices.Contains(partition.Spec.NodeNames, n.Spec.Name) {
+			node := state.NodeByID(spec.NodeID(id))
+			if node == nil || node.Removed ||
+				!slices.Contains(partition.Spec.NodeNames, node.Spec.Name) {
 				return brokenInvariant(
 					"partition %s has node id %d, which is not one of its nodes",
 					partition.Spec.Name,
@@ -342,7 +344,8 @@ func CheckRegistry(state *State) error {
 			}
 		}
 		for _, name := range partition.Spec.NodeNames {
-			if n := state.Node(name); n != nil && !n.Removed && !partition.Nodes.Has(int(n.ID)) {
+			if node := state.Node(name); node != nil && !node.Removed &&
+				!partition.Nodes.Has(int(node.ID)) {
 				return brokenInvariant("partition %s lacks node %s", partition.Spec.Name, name)
 			}
 		}
@@ -401,8 +404,8 @@ func CheckLicences(state *State) error {
 	want := make(map[spec.Count]int64)
 	err := state.eachJob(func(job *Job) error {
 		if job.State == spec.Running || job.State == spec.Suspended {
-			for _, c := range job.Alloc.Licenses {
-				want[spec.Count{Name: c.Name, Type: c.Type}] += c.N
+			for _, count := range job.Alloc.Licenses {
+				want[spec.Count{Name: count.Name, Type: count.Type}] += count.N
 			}
 		}
 		return nil
@@ -508,12 +511,12 @@ func CheckPower(state *State) error {
 	var err error
 	state.Nodes.Range(func(_ uint64, node *Node) bool {
 		if node.Power >= event.PoweredDown {
-			if why := state.needsPower(node, node.Power); why != "" {
+			if reason := state.needsPower(node, node.Power); reason != "" {
 				err = brokenInvariant(
 					"node %s is powered to %d, but %s",
 					node.Spec.Name,
 					node.Power,
-					why,
+					reason,
 				)
 			}
 		}

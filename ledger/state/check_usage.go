@@ -75,7 +75,7 @@ func newRecounter(state *State) *recounter {
 
 // listSubjects lists whom a job is counted for.
 func (r *recounter) listSubjects(job *Job) []subject {
-	var out []subject
+	var subjects []subject
 	own, part := job.Spec.QOS, ""
 	if job.Alloc != nil {
 		part = job.Alloc.Partition
@@ -86,23 +86,26 @@ func (r *recounter) listSubjects(job *Job) []subject {
 		part = job.Spec.Partitions[0]
 	}
 	names := []string{own}
-	if p := r.parts[part]; p != nil && p.QOS != "" && p.QOS != own {
-		names = append(names, p.QOS)
+	if partition := r.parts[part]; partition != nil && partition.QOS != "" && partition.QOS != own {
+		names = append(names, partition.QOS)
 	}
 	for _, name := range names {
 		qos := r.qos[name]
 		if qos == nil {
 			continue
 		}
-		out = append(out, subject{UsageQOS, qos.ID, 0}, subject{UsageQOSUser, qos.ID, job.Spec.UID})
+		subjects = append(
+			subjects, subject{UsageQOS, qos.ID, 0}, subject{UsageQOSUser, qos.ID, job.Spec.UID},
+		)
 		if id := r.accounts[job.Spec.Account]; id != 0 {
-			out = append(out, subject{UsageQOSAccount, qos.ID, id})
+			subjects = append(subjects, subject{UsageQOSAccount, qos.ID, id})
 		}
 	}
-	for a := r.assocs[job.Assoc]; a != nil && len(out) < 2*maxChain; a = r.assocs[a.Parent] {
-		out = append(out, subject{UsageAssoc, 0, a.ID})
+	for association := r.assocs[job.Assoc]; association != nil &&
+		len(subjects) < 2*maxChain; association = r.assocs[association.Parent] {
+		subjects = append(subjects, subject{UsageAssoc, 0, association.ID})
 	}
-	return out
+	return subjects
 }
 
 func (r *recounter) countJob(job *Job) {

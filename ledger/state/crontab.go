@@ -17,8 +17,8 @@ func (s *State) Crontab(uid uint32) *spec.Crontab {
 }
 
 func (s *State) findCrontab(uid uint32) (int, bool) {
-	return slices.BinarySearchFunc(s.Crontabs, uid, func(c spec.Crontab, uid uint32) int {
-		return cmp.Compare(c.UID, uid)
+	return slices.BinarySearchFunc(s.Crontabs, uid, func(crontab spec.Crontab, uid uint32) int {
+		return cmp.Compare(crontab.UID, uid)
 	})
 }
 

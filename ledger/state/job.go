@@ -116,6 +116,9 @@ type Job struct {
 	Images []spec.PinnedImage `cbor:"125,keyasint,omitempty"`
 	// PodsOver tells that nothing of its pods can run any more.
 	PodsOver bool `cbor:"126,keyasint,omitempty" since:"2"`
+	// Adopted tells that the current attempt was started by a history that is lost. Its nodes
+	// had it when it was adopted: they are never told to start it.
+	Adopted bool `cbor:"127,keyasint,omitempty" since:"2"`
 }
 
 // StartedWith is the whole allocation that the current attempt started with.
@@ -342,11 +345,11 @@ func (s *State) Components(job *Job) []*Job {
 	if job.Het == nil {
 		return nil
 	}
-	var out []*Job
+	var jobs []*Job
 	for k := range spec.JobUID(job.Het.Size) {
-		if c := s.Job(job.Het.Leader + k); c != nil {
-			out = append(out, c)
+		if component := s.Job(job.Het.Leader + k); component != nil {
+			jobs = append(jobs, component)
 		}
 	}
-	return out
+	return jobs
 }

@@ -241,8 +241,8 @@ func (n *Node) FreeMem() int64 { return n.Mem - n.UsedMem }
 // Capacity is everything the node offers to jobs, as a vector.
 func (n *Node) Capacity() spec.TRES {
 	tres := spec.TRES{CPU: n.CPUs, Mem: n.Mem, Node: 1}
-	for _, g := range n.GPUs {
-		tres = countGPU(tres, g.Type)
+	for _, gpu := range n.GPUs {
+		tres = countGPU(tres, gpu.Type)
 	}
 	for _, count := range n.GRES {
 		tres = tres.With(count.TRES(), tres.Get(count.TRES())+count.N)
@@ -261,8 +261,8 @@ func (n *Node) InUse() spec.TRES {
 			tres = countGPU(tres, n.GPUs[i].Type)
 		}
 	}
-	for _, c := range n.UsedGRES {
-		tres = tres.With(c.TRES(), tres.Get(c.TRES())+c.N)
+	for _, count := range n.UsedGRES {
+		tres = tres.With(count.TRES(), tres.Get(count.TRES())+count.N)
 	}
 	return tres
 }

@@ -35,7 +35,9 @@ func (p *Policy) rebuildIndex() {
 	}
 }
 
-func pairOf(a *spec.Association) assocPair { return assocPair{a.Account, a.User, a.Partition} }
+func pairOf(association *spec.Association) assocPair {
+	return assocPair{association.Account, association.User, association.Partition}
+}
 
 // AccountAssoc is the id of an account's own association; 0 if it has none.
 func (p *Policy) AccountAssoc(
@@ -72,8 +74,8 @@ func (p *Policy) FindResource(name, server string) *spec.Resource {
 // FindWCKey returns a user's key by name, or nil.
 func (p *Policy) FindWCKey(name, user string) *spec.WCKey {
 	for i := range p.WCKeys {
-		if k := &p.WCKeys[i]; k.Name == name && k.User == user {
-			return k
+		if key := &p.WCKeys[i]; key.Name == name && key.User == user {
+			return key
 		}
 	}
 	return nil
@@ -118,14 +120,15 @@ const maxChain = 64
 
 // Chain lists an association and its ancestors, nearest first.
 func (p *Policy) Chain(id uint32) []*spec.Association {
-	var out []*spec.Association
-	for assoc := p.Assoc(id); assoc != nil && len(out) < maxChain; assoc = p.Assoc(assoc.Parent) {
-		out = append(out, assoc)
+	var associations []*spec.Association
+	for assoc := p.Assoc(id); assoc != nil &&
+		len(associations) < maxChain; assoc = p.Assoc(assoc.Parent) {
+		associations = append(associations, assoc)
 		if assoc.Parent == 0 {
 			break
 		}
 	}
-	return out
+	return associations
 }
 
 func findNamed[T any](list []T, name string, key func(*T) string) *T {
@@ -164,7 +167,7 @@ func (s *State) Reservation(name string) *spec.Reservation {
 	return findNamed(s.Reservations, name, reservationKey)
 }
 
-func reservationKey(r *spec.Reservation) string { return r.Name }
+func reservationKey(reservation *spec.Reservation) string { return reservation.Name }
 
 // Partitions are the configured partitions with their nodes as a bitmap.
 type Partitions struct {
@@ -197,6 +200,19 @@ func (s *State) FencingOf(partition string) spec.FencingPolicy {
 		return *s.Config.Fencing
 	}
 	return spec.FencingPolicy{}
+}
+
+// FenceProgram is the site's program that can say that a run which was given up on a node is gone:
+// SuspendProgram where the node was powered down, else what the fencing policy of the job's
+// partition names. Empty where there is none.
+func (s *State) FenceProgram(node *Node, debt *Unfenced) string {
+	if node.Power == event.PoweredDown && s.Config.Power != nil && s.Config.Power.Suspend != "" {
+		return s.Config.Power.Suspend
+	}
+	if policy := s.FencingOf(debt.Partition); policy.Kind == spec.FenceProgram {
+		return policy.Program
+	}
+	return ""
 }
 
 // Default returns the default partition, or nil.
@@ -246,6 +262,8 @@ type UserToken struct {
 	Revoked bool         `cbor:"8,keyasint,omitempty"`
 	// Login is the identity provider on whose word it was given; empty = none.
 	Login string `cbor:"9,keyasint,omitempty" since:"2"`
+	// Scope is the part of the API that it opens; empty = all that its user may do.
+	Scope string `cbor:"10,keyasint,omitempty" since:"2"`
 }
 
 // TokensEnded tells that no token of a user holds which was issued until At.

@@ -234,12 +234,12 @@ func (s *State) encodeSnapshot(emit func(block []byte) error) error {
 	if s.Aging != (Aging{}) || s.Spent.Len() > 0 {
 		e.putRecord(snapSpent, &spentRecord{Aging: &s.Aging})
 	}
-	s.Spent.Range(func(key uint64, u *Spent) bool {
-		e.putRecord(snapSpent, &spentRecord{Key: key, Spent: u})
+	s.Spent.Range(func(key uint64, usage *Spent) bool {
+		e.putRecord(snapSpent, &spentRecord{Key: key, Spent: usage})
 		return e.err == nil
 	})
-	s.Runs.Range(func(uid uint64, u *UserRuns) bool {
-		e.putRecord(snapRuns, &runsRecord{UID: uid, Runs: u.Runs})
+	s.Runs.Range(func(uid uint64, runs *UserRuns) bool {
+		e.putRecord(snapRuns, &runsRecord{UID: uid, Runs: runs.Runs})
 		return e.err == nil
 	})
 	s.Nodes.Range(func(_ uint64, node *Node) bool {
@@ -250,16 +250,16 @@ func (s *State) encodeSnapshot(emit func(block []byte) error) error {
 		e.putRecord(snapNode, &c)
 		return e.err == nil
 	})
-	s.Arrays.Range(func(_ uint64, a *Array) bool {
+	s.Arrays.Range(func(_ uint64, array *Array) bool {
 		e.putRecord(
 			snapArray,
 			&arrayRecord{
-				UID:     a.UID,
-				ID:      a.ID,
-				Started: a.Started,
-				Ended:   a.Ended,
-				OK:      a.OK,
-				Total:   a.Total,
+				UID:     array.UID,
+				ID:      array.ID,
+				Started: array.Started,
+				Ended:   array.Ended,
+				OK:      array.OK,
+				Total:   array.Total,
 			},
 		)
 		return e.err == nil
@@ -358,8 +358,8 @@ func decodeAs(version uint32, r io.Reader) (*State, error) {
 	}
 }
 
-func readFull(r io.Reader, b []byte) error {
-	_, err := io.ReadFull(r, b)
+func readFull(r io.Reader, data []byte) error {
+	_, err := io.ReadFull(r, data)
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("it ends too early: %w", ErrSnapshot)
 	}

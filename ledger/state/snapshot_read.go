@@ -83,11 +83,11 @@ func (d *decoder) decodeRecord(kind uint64) error {
 	case snapTotals:
 		return d.rec.Value(&d.s.Totals)
 	case snapNode:
-		n := new(Node)
-		if err := d.rec.Value(n); err != nil {
+		node := new(Node)
+		if err := d.rec.Value(node); err != nil {
 			return err
 		}
-		d.s.putNode(n)
+		d.s.putNode(node)
 	case snapSpent:
 		return d.decodeSpent()
 	case snapRuns:
@@ -110,9 +110,9 @@ func (d *decoder) decodeRecord(kind uint64) error {
 			},
 		)
 	case snapSpec:
-		sp := new(spec.JobSpec)
-		d.specs = append(d.specs, sp)
-		return d.rec.Value(sp)
+		job := new(spec.JobSpec)
+		d.specs = append(d.specs, job)
+		return d.rec.Value(job)
 	case snapJob:
 		return d.decodeJob()
 	default:
@@ -245,20 +245,20 @@ func (s *State) rebuildDerived() error {
 	if err := s.rebuildNodes(); err != nil {
 		return err
 	}
-	s.Arrays.Range(func(_ uint64, a *Array) bool {
-		s.ByID.Set(s.own, uint64(a.ID), a.UID)
+	s.Arrays.Range(func(_ uint64, array *Array) bool {
+		s.ByID.Set(s.own, uint64(array.ID), array.UID)
 		return true
 	})
 	var err error
-	s.Jobs.Range(func(_ uint64, j *Job) bool {
-		err = s.adoptJob(j)
+	s.Jobs.Range(func(_ uint64, job *Job) bool {
+		err = s.adoptJob(job)
 		return err == nil
 	})
 	if err != nil {
 		return err
 	}
-	s.Nodes.Range(func(_ uint64, n *Node) bool {
-		n.Shrunk = n.describeOveruse(s.Config) != ""
+	s.Nodes.Range(func(_ uint64, node *Node) bool {
+		node.Shrunk = node.describeOveruse(s.Config) != ""
 		return true
 	})
 	return nil
@@ -268,8 +268,8 @@ func (s *State) rebuildDerived() error {
 func (s *State) rebuildNodes() error {
 	for i := range s.Config.Nodes {
 		nodeSpec := &s.Config.Nodes[i]
-		if n := s.Node(nodeSpec.Name); n != nil {
-			n.Spec = nodeSpec
+		if node := s.Node(nodeSpec.Name); node != nil {
+			node.Spec = nodeSpec
 		}
 	}
 	var err error

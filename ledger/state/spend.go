@@ -36,7 +36,7 @@ func (u *Spent) Of(name string) fixed.U128 {
 	return fixed.U128{}
 }
 
-func spentKey(c *SpentCount) string { return c.Name }
+func spentKey(count *SpentCount) string { return count.Name }
 
 // Aging is how use fades.
 type Aging struct {
@@ -47,8 +47,8 @@ type Aging struct {
 
 // SpentOf is what an association or QOS has used; nil if nothing.
 func (s *State) SpentOf(kind UsageKind, qos, subject uint32) *Spent {
-	u, _ := s.Spent.Get(UsageKey(kind, qos, subject))
-	return u
+	usage, _ := s.Spent.Get(UsageKey(kind, qos, subject))
+	return usage
 }
 
 // spentKeys appends what a job's use is charged to: its QOS, that of its
@@ -58,9 +58,10 @@ func (s *State) spentKeys(keys []uint64, job *Job) []uint64 {
 	if own != nil {
 		keys = append(keys, UsageKey(UsageQOS, own.ID, 0))
 	}
-	if p := s.Parts.Find(job.Partition()); p != nil && p.Spec.QOS != job.QOS() {
-		if q := s.Policy.FindQOS(p.Spec.QOS); q != nil {
-			keys = append(keys, UsageKey(UsageQOS, q.ID, 0))
+	if partition := s.Parts.Find(job.Partition()); partition != nil &&
+		partition.Spec.QOS != job.QOS() {
+		if qos := s.Policy.FindQOS(partition.Spec.QOS); qos != nil {
+			keys = append(keys, UsageKey(UsageQOS, qos.ID, 0))
 		}
 	}
 	for id, depth := job.Assoc, 0; id != 0 && depth < maxChain; depth++ {
@@ -94,12 +95,12 @@ func (s *State) chargeUse(job *Job, until spec.Instant) {
 		if s.isLasting(key) {
 			wall = secs
 		}
-		u := s.ownSpent(key)
-		u.Wall = u.Wall.Add(wall)
+		usage := s.ownSpent(key)
+		usage.Wall = usage.Wall.Add(wall)
 		weighted := wall.Times(factor).Over(1_000_000)
-		u.Raw = u.Raw.Add(weighted.Times(job.Alloc.TRES.Billing))
-		for _, c := range job.Alloc.TRES.All() {
-			u.add(c.Name, weighted.Times(c.N))
+		usage.Raw = usage.Raw.Add(weighted.Times(job.Alloc.TRES.Billing))
+		for _, count := range job.Alloc.TRES.All() {
+			usage.add(count.Name, weighted.Times(count.N))
 		}
 	}
 }
@@ -132,22 +133,22 @@ func (s *State) ownSpent(key uint64) *Spent {
 	if ok && old.own == s.own {
 		return old
 	}
-	u := &Spent{}
+	usage := &Spent{}
 	if ok {
-		*u = *old
-		u.TRES = slices.Clone(u.TRES)
+		*usage = *old
+		usage.TRES = slices.Clone(usage.TRES)
 	}
-	u.own = s.own
-	s.Spent.Set(s.own, key, u)
-	return u
+	usage.own = s.own
+	s.Spent.Set(s.own, key, usage)
+	return usage
 }
 
 // settleUse forgets a record of use in which nothing is left.
-func (s *State) settleUse(key uint64, u *Spent) {
-	u.TRES = slices.DeleteFunc(u.TRES, func(c SpentCount) bool { return c.N.IsZero() })
-	if len(u.TRES) == 0 {
-		u.TRES = nil
-		if u.Raw.IsZero() && u.Wall.IsZero() {
+func (s *State) settleUse(key uint64, usage *Spent) {
+	usage.TRES = slices.DeleteFunc(usage.TRES, func(c SpentCount) bool { return c.N.IsZero() })
+	if len(usage.TRES) == 0 {
+		usage.TRES = nil
+		if usage.Raw.IsZero() && usage.Wall.IsZero() {
 			s.Spent.Delete(s.own, key)
 		}
 	}
@@ -163,7 +164,7 @@ func (s *State) spentSubjects() []uint64 {
 	return keys
 }
 
-func (s *State) applyUsageAged(env *event.Envelope, e *event.UsageAged) error {
+func (s *State) applyUsageAged(envelope *event.Envelope, e *event.UsageAged) error {
 	isShare := e.PerSecond > 0 && e.PerSecond <= event.One && e.Keep <= event.One
 	if !isShare || (e.Reset && e.Keep != 0) {
 		return contradictionError("use cannot fade by %d a second to %d", e.PerSecond, e.Keep)
@@ -172,24 +173,24 @@ func (s *State) applyUsageAged(env *event.Envelope, e *event.UsageAged) error {
 		if e.Keep == event.One || (!e.Reset && s.isLasting(key)) {
 			continue
 		}
-		u := s.ownSpent(key)
-		u.Raw, u.Wall = u.Raw.Scale(e.Keep), u.Wall.Scale(e.Keep)
-		for i := range u.TRES {
-			u.TRES[i].N = u.TRES[i].N.Scale(e.Keep)
+		usage := s.ownSpent(key)
+		usage.Raw, usage.Wall = usage.Raw.Scale(e.Keep), usage.Wall.Scale(e.Keep)
+		for i := range usage.TRES {
+			usage.TRES[i].N = usage.TRES[i].N.Scale(e.Keep)
 		}
-		s.settleUse(key, u)
+		s.settleUse(key, usage)
 	}
 	if !e.Reset {
 		s.Active.Range(func(uid uint64, _ struct{}) bool {
-			if j := s.Job(spec.JobUID(uid)); j.State.Active() {
-				s.chargeUse(j, env.At)
+			if job := s.Job(spec.JobUID(uid)); job.State.Active() {
+				s.chargeUse(job, envelope.At)
 			}
 			return true
 		})
 	} else {
-		s.Aging.Reset = env.At
+		s.Aging.Reset = envelope.At
 	}
-	s.Aging.At, s.Aging.PerSecond = env.At, e.PerSecond
+	s.Aging.At, s.Aging.PerSecond = envelope.At, e.PerSecond
 	return nil
 }
 
@@ -205,8 +206,8 @@ func (s *State) applyUsageCleared(e *event.UsageCleared) error {
 		return nil
 	}
 	if chain := s.Policy.Chain(e.Assoc); len(chain) > 0 {
-		for _, a := range chain[1:] {
-			s.shiftSpent(a.ID, gone, false)
+		for _, association := range chain[1:] {
+			s.shiftSpent(association.ID, gone, false)
 		}
 	}
 	for i := range s.Policy.Assocs {
@@ -224,26 +225,26 @@ func (s *State) applyUsageCleared(e *event.UsageCleared) error {
 // shiftSpent adds use to that of an association, or takes it away.
 func (s *State) shiftSpent(assoc uint32, by *Spent, add bool) {
 	key := UsageKey(UsageAssoc, 0, assoc)
-	u := s.ownSpent(key)
+	usage := s.ownSpent(key)
 	if add {
-		u.Raw, u.Wall = u.Raw.Add(by.Raw), u.Wall.Add(by.Wall)
-		for _, c := range by.TRES {
-			u.add(c.Name, c.N)
+		usage.Raw, usage.Wall = usage.Raw.Add(by.Raw), usage.Wall.Add(by.Wall)
+		for _, count := range by.TRES {
+			usage.add(count.Name, count.N)
 		}
 	} else {
-		u.Raw, u.Wall = u.Raw.Sub(by.Raw), u.Wall.Sub(by.Wall)
-		for i := range u.TRES {
-			u.TRES[i].N = u.TRES[i].N.Sub(by.Of(u.TRES[i].Name))
+		usage.Raw, usage.Wall = usage.Raw.Sub(by.Raw), usage.Wall.Sub(by.Wall)
+		for i := range usage.TRES {
+			usage.TRES[i].N = usage.TRES[i].N.Sub(by.Of(usage.TRES[i].Name))
 		}
 	}
-	s.settleUse(key, u)
+	s.settleUse(key, usage)
 }
 
 // CheckSpent checks what was used: nothing is charged to nobody, and records
 // are as their readers expect them.
 func CheckSpent(state *State) error {
 	var err error
-	state.Spent.Range(func(key uint64, u *Spent) bool {
+	state.Spent.Range(func(key uint64, usage *Spent) bool {
 		kind, _, _ := ParseUsageKey(key)
 		switch {
 		case kind != UsageQOS && kind != UsageAssoc:
@@ -251,9 +252,11 @@ func CheckSpent(state *State) error {
 				"use is charged to %d, which is neither a QOS nor an association",
 				key,
 			)
-		case u.Raw.IsZero() && u.Wall.IsZero() && len(u.TRES) == 0:
+		case usage.Raw.IsZero() && usage.Wall.IsZero() && len(usage.TRES) == 0:
 			err = brokenInvariant("a record of no use is kept for %d", key)
-		case !slices.IsSortedFunc(u.TRES, func(a, b SpentCount) int { return compareNames(a.Name, b.Name) }):
+		case !slices.IsSortedFunc(usage.TRES, func(a, b SpentCount) int {
+			return compareNames(a.Name, b.Name)
+		}):
 			err = brokenInvariant("the use of %d is not sorted by name", key)
 		}
 		return err == nil

@@ -97,17 +97,17 @@ func New() *State {
 
 // Freeze returns an immutable copy. The receiver goes on as the writer's own.
 func (s *State) Freeze() *State {
-	c := *s
-	c.own = nil
+	state := *s
+	state.own = nil
 	s.own = new(pmap.Owner)
-	return &c
+	return &state
 }
 
 // Fork returns a copy to write to. The receiver must be frozen.
 func (s *State) Fork() *State {
-	c := *s
-	c.own = new(pmap.Owner)
-	return &c
+	state := *s
+	state.own = new(pmap.Owner)
+	return &state
 }
 
 // Draft is Fork for a copy that is thrown away, to see what would follow from
@@ -123,8 +123,8 @@ func (s *State) Frozen() bool { return s.own == nil }
 
 // Job returns a job by its key, or nil.
 func (s *State) Job(uid spec.JobUID) *Job {
-	j, _ := s.Jobs.Get(uint64(uid))
-	return j
+	job, _ := s.Jobs.Get(uint64(uid))
+	return job
 }
 
 // JobByID returns the job that people know by a number, or nil. For an array
@@ -144,8 +144,8 @@ func (s *State) ArrayByID(id spec.JobID) *Array {
 	if !ok {
 		return nil
 	}
-	a, _ := s.Arrays.Get(uint64(uid))
-	return a
+	array, _ := s.Arrays.Get(uint64(uid))
+	return array
 }
 
 // ArrayOf returns the array a job belongs to, or nil.
@@ -153,8 +153,8 @@ func (s *State) ArrayOf(job *Job) *Array {
 	if job.Array == 0 {
 		return nil
 	}
-	a, _ := s.Arrays.Get(uint64(job.Array))
-	return a
+	array, _ := s.Arrays.Get(uint64(job.Array))
+	return array
 }
 
 // Node returns a node by name, or nil if it is not, or no longer, in the
@@ -169,8 +169,8 @@ func (s *State) Node(name string) *Node {
 
 // NodeByID returns a node by its id, or nil.
 func (s *State) NodeByID(id spec.NodeID) *Node {
-	n, _ := s.Nodes.Get(uint64(id))
-	return n
+	node, _ := s.Nodes.Get(uint64(id))
+	return node
 }
 
 // JobsOf tells how many job records a user has, ended ones included.
@@ -199,4 +199,4 @@ func (s *State) putJob(job *Job) {
 	s.Jobs.Set(s.own, uint64(job.UID), job)
 }
 
-func (s *State) putNode(n *Node) { s.Nodes.Set(s.own, uint64(n.ID), n) }
+func (s *State) putNode(node *Node) { s.Nodes.Set(s.own, uint64(node.ID), node) }

@@ -72,9 +72,9 @@ func (t *Totals) qos(own *pmap.Owner, name string) *QOSTotals {
 	case !ok:
 		t.Waits = slices.Insert(t.Waits, i, &QOSTotals{Name: name, own: own})
 	case t.Waits[i].own != own:
-		q := *t.Waits[i]
-		q.own = own
-		t.Waits[i] = &q
+		totals := *t.Waits[i]
+		totals.own = own
+		t.Waits[i] = &totals
 	}
 	return t.Waits[i]
 }
@@ -163,11 +163,11 @@ const (
 )
 
 // SizeOf gives the class of a request.
-func SizeOf(req *spec.TRES) SizeClass {
-	n, class := req.Get("gres/gpu"), SizeGPU1
+func SizeOf(request *spec.TRES) SizeClass {
+	n, class := request.Get("gres/gpu"), SizeGPU1
 	bounds := [...]int64{1, 8, 64}
 	if n == 0 {
-		n = req.CPU
+		n = request.CPU
 		class = SizeCPU1
 		bounds = [...]int64{1, 16, 128}
 	}
@@ -289,9 +289,9 @@ func (p *PartTotals) sizeTotals(own *pmap.Owner, class SizeClass) *SizeTotals {
 	case !ok:
 		p.Sizes = slices.Insert(p.Sizes, i, &SizeTotals{Class: class, own: own})
 	case p.Sizes[i].own != own:
-		t := *p.Sizes[i]
-		t.own = own
-		p.Sizes[i] = &t
+		totals := *p.Sizes[i]
+		totals.own = own
+		p.Sizes[i] = &totals
 	}
 	return p.Sizes[i]
 }
@@ -354,9 +354,9 @@ func (s *State) countRequeue(partition string, as spec.JobState) {
 		return
 	}
 	s.Totals.Requeued++
-	p := s.partitionTotals(partition)
-	if int(as) < len(p.Requeued) {
-		p.Requeued[as]++
+	totals := s.partitionTotals(partition)
+	if int(as) < len(totals.Requeued) {
+		totals.Requeued[as]++
 	}
 }
 

@@ -18,8 +18,8 @@ func (s *State) Trigger(id uint32) *spec.Trigger {
 }
 
 func (s *State) findTrigger(id uint32) (int, bool) {
-	return slices.BinarySearchFunc(s.Triggers, id, func(t spec.Trigger, id uint32) int {
-		return cmp.Compare(t.ID, id)
+	return slices.BinarySearchFunc(s.Triggers, id, func(trigger spec.Trigger, id uint32) int {
+		return cmp.Compare(trigger.ID, id)
 	})
 }
 

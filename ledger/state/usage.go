@@ -45,8 +45,8 @@ func (s *State) RunSeconds(key uint64, tres string, now spec.Instant) int64 {
 		}
 		jobs.Range(func(uid uint64, _ struct{}) bool {
 			var buf [24]uint64
-			if j := s.Job(spec.JobUID(uid)); slices.Contains(s.usageKeys(buf[:0], j), key) {
-				sum += j.Alloc.TRES.Get(tres) * (at - int64(end))
+			if job := s.Job(spec.JobUID(uid)); slices.Contains(s.usageKeys(buf[:0], job), key) {
+				sum += job.Alloc.TRES.Get(tres) * (at - int64(end))
 			}
 			return true
 		})
@@ -117,9 +117,9 @@ func (s *State) runOut(until spec.Instant) {
 	for _, end := range over {
 		jobs, _ := s.Ends.Get(end)
 		jobs.Range(func(uid uint64, _ struct{}) bool {
-			j := s.Job(spec.JobUID(uid))
+			job := s.Job(spec.JobUID(uid))
 			var buf [24]uint64
-			s.chargeCounters(s.usageKeys(buf[:0], j), s.loadOf(j, s.At), s.loadOf(j, until))
+			s.chargeCounters(s.usageKeys(buf[:0], job), s.loadOf(job, s.At), s.loadOf(job, until))
 			return true
 		})
 		s.Ends.Delete(s.own, end)
@@ -159,8 +159,8 @@ func ParseUsageKey(key uint64) (kind UsageKind, qos, subject uint32) {
 
 // UsageOf returns a counter; the zero Usage when nothing was counted yet.
 func (s *State) UsageOf(kind UsageKind, qos, subject uint32) Usage {
-	if u, ok := s.Usage.Get(UsageKey(kind, qos, subject)); ok {
-		return *u
+	if usage, ok := s.Usage.Get(UsageKey(kind, qos, subject)); ok {
+		return *usage
 	}
 	return Usage{}
 }
@@ -174,8 +174,9 @@ func (s *State) usageKeys(keys []uint64, job *Job) []uint64 {
 	}
 	account := s.Policy.AccountAssoc(job.Spec.Account)
 	keys = s.qosKeys(keys, job.QOS(), job.Spec.UID, account)
-	if p := s.Parts.Find(job.Partition()); p != nil && p.Spec.QOS != "" && p.Spec.QOS != job.QOS() {
-		keys = s.qosKeys(keys, p.Spec.QOS, job.Spec.UID, account)
+	if partition := s.Parts.Find(job.Partition()); partition != nil && partition.Spec.QOS != "" &&
+		partition.Spec.QOS != job.QOS() {
+		keys = s.qosKeys(keys, partition.Spec.QOS, job.Spec.UID, account)
 	}
 	for id, depth := job.Assoc, 0; id != 0 && depth < maxChain; depth++ {
 		assoc := s.Policy.Assoc(id)
@@ -356,8 +357,8 @@ func addTRES(to, tres *spec.TRES, n int64) {
 // moves jobs between subjects.
 func (s *State) recountAll() {
 	s.Usage = pmap.Map[*Usage]{}
-	s.Jobs.Range(func(_ uint64, j *Job) bool {
-		s.moveCounters(nil, j)
+	s.Jobs.Range(func(_ uint64, job *Job) bool {
+		s.moveCounters(nil, job)
 		return true
 	})
 }

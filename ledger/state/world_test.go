@@ -198,7 +198,36 @@ func (w *world) start() {
 			w.put(&event.NodePowered{Nodes: []string{a.Nodes[i].Name}, To: event.PowerUpWish})
 		}
 	}
-	w.put(&event.JobStarted{UID: j.UID, Attempt: j.Attempt + 1, Alloc: a, Limit: spec.Hour, Backfill: w.coin()})
+	e := &event.JobStarted{UID: j.UID, Attempt: j.Attempt + 1, Alloc: a, Limit: spec.Hour, Backfill: w.coin()}
+	if w.int(0, 4) == 0 && w.s.Version >= event.LostNumbersSince && !w.s.awaitsBoot(a) && w.s.At >= j.Submitted {
+		from := j.Submitted + spec.Instant(w.int(0, int(min(w.s.At-j.Submitted, 1<<40))))
+		e.Attempt += uint32(w.int(0, 2))
+		e.Adopted = &event.AdoptedRun{Epoch: 1<<61 + w.s.Seq, Seq: w.s.Seq, At: from, NextStep: spec.StepID(w.int(0, 3))}
+		if n := len(w.s.Epochs); n > 1 && w.coin() { // the copy was made while that controller led
+			e.Adopted.Epoch, e.Adopted.Seq = w.s.Epochs[n-2].Value, w.s.Epochs[n-1].Seq+uint64(w.int(0, 9))
+		}
+	}
+	w.put(e)
+}
+
+// adopt gives a job of a lost history its uid again.
+func (w *world) adopt() {
+	if w.s.Lost == nil || len(w.s.Lost.Free) == 0 || w.s.Version < event.LostNumbersSince {
+		return
+	}
+	free := pick(w, w.s.Lost.Free)
+	if free.UID >= free.UIDTo {
+		return
+	}
+	s := w.spec()
+	s.Queue.Dependency = nil
+	uid := free.UID + spec.JobUID(w.int(0, int(free.UIDTo-free.UID)-1))
+	id := w.s.NextID
+	if free.ID < free.IDTo && w.s.IsLostID(free.ID) {
+		id = free.ID
+	}
+	w.put(&event.JobSubmitted{UID: uid, ID: id, Spec: s, Assoc: w.assoc(s), Reason: spec.Reason{Code: spec.ReasonNone},
+		Adopted: &event.AdoptedJob{At: w.s.At - spec.Instant(w.int(0, int(min(w.s.At, 1<<30)))), Restarts: uint32(w.int(0, 2))}})
 }
 
 func (w *world) part(n *Node) spec.NodeAlloc {
@@ -665,8 +694,15 @@ func (w *world) access() {
 	case w.int(0, 5) == 0:
 		w.put(&event.EpochBegan{Value: w.s.Seq + 1})
 	case w.int(0, 9) == 0:
-		w.put(&event.HistoryLost{Witness: "node n1", Seen: event.Position{Epoch: 1 << 60, Seq: w.s.Seq + 10,
-			NextUID: w.s.NextUID + spec.JobUID(w.int(0, 2)), NextID: w.s.NextID + spec.JobID(w.int(0, 2))}})
+		lost := &event.HistoryLost{Witness: "node n1", Seen: event.Position{Epoch: 1 << 60, Seq: w.s.Seq + 10,
+			NextUID: w.s.NextUID + spec.JobUID(w.int(0, 4)), NextID: w.s.NextID + spec.JobID(w.int(0, 4))}}
+		if w.int(0, 3) != 0 && w.s.Version >= event.LostNumbersSince {
+			lost.FirstUID, lost.FirstID = w.s.NextUID, w.s.NextID
+		}
+		w.put(lost)
+		w.adopt()
+	case w.int(0, 3) == 0:
+		w.adopt()
 	case w.int(0, 3) == 0:
 		w.put(&event.ClusterVersionRaised{Version: uint32(w.int(0, int(event.Version)))})
 	case w.int(0, 3) == 0:

@@ -7,8 +7,8 @@ import (
 )
 
 // EachJobContent visits the scripts and environments that jobs of the state name.
-func EachJobContent(st *state.State, visit func(spec.Hash)) {
-	st.Jobs.Range(func(_ uint64, job *state.Job) bool {
+func EachJobContent(cluster *state.State, visit func(spec.Hash)) {
+	cluster.Jobs.Range(func(_ uint64, job *state.Job) bool {
 		visit(job.Spec.Script)
 		visit(job.Spec.Env)
 		for i := range job.Steps {

@@ -47,10 +47,10 @@ type Keeper struct {
 }
 
 // NewKeeper readies a keeper whose other fields are set.
-func NewKeeper(k Keeper) *Keeper {
-	first, _ := k.Archive.Bounds()
-	k.unswept = first > 1 // what a sweep forgot is known again after a start
-	return &k
+func NewKeeper(keeper Keeper) *Keeper {
+	first, _ := keeper.Archive.Bounds()
+	keeper.unswept = first > 1 // what a sweep forgot is known again after a start
+	return &keeper
 }
 
 // Run looks from time to time until the context ends. What fails is tried
@@ -112,12 +112,12 @@ func (k *Keeper) RunOnce(ctx context.Context) error {
 // chooseKept is which snapshots stay: every hour's of a day, every day's of a month,
 // every month's for as long as the retention lasts.
 func (k *Keeper) chooseKept() archive.Keep {
-	out := archive.Keep{Hours: 24, Days: 31}
+	keep := archive.Keep{Hours: 24, Days: 31}
 	if k.Retention != spec.Infinite {
 		days := int(k.Retention / spec.Day)
-		out.Days, out.Months = min(31, max(days, 1)), max(days/30, 1)
+		keep.Days, keep.Months = min(31, max(days, 1)), max(days/30, 1)
 	}
-	return out
+	return keep
 }
 
 // archiveSnapshot puts the state into the archive if that is due.
@@ -126,14 +126,14 @@ func (k *Keeper) archiveSnapshot() error {
 	if err != nil {
 		return err
 	}
-	pos, st := k.Applied()
-	if n := len(all); pos == 0 ||
-		n > 0 && (pos <= all[n-1].Pos || k.Now().Sub(all[n-1].At) < snapshotEvery) {
+	position, cluster := k.Applied()
+	if n := len(all); position == 0 ||
+		n > 0 && (position <= all[n-1].Pos || k.Now().Sub(all[n-1].At) < snapshotEvery) {
 		return nil
 	}
 	r, w := io.Pipe()
-	go func() { w.CloseWithError(st.Encode(w)) }()
-	err = k.Archive.PutSnapshot(pos, st.Seq, r)
+	go func() { w.CloseWithError(cluster.Encode(w)) }()
+	err = k.Archive.PutSnapshot(position, cluster.Seq, r)
 	return errors.Join(err, r.Close())
 }
 
@@ -171,8 +171,8 @@ func (k *Keeper) sweepBlobs(ctx context.Context) error {
 // collectNamed collects what state and archive refer to.
 func (k *Keeper) collectNamed(ctx context.Context) (map[spec.Hash]bool, error) {
 	out := map[spec.Hash]bool{}
-	_, st := k.Applied()
-	EachJobContent(st, func(h spec.Hash) { out[h] = true })
+	_, cluster := k.Applied()
+	EachJobContent(cluster, func(h spec.Hash) { out[h] = true })
 	first, last := k.Archive.Bounds()
 	for iterator := k.Archive.ReadFrom(first); ; {
 		record, err := iterator.Next()

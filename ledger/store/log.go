@@ -22,8 +22,8 @@ type Machine struct {
 }
 
 // Apply implements log.Machine.
-func (l Machine) Apply(pos log.Position, batch []byte) error {
-	return l.Fold.Apply(uint64(pos), batch)
+func (l Machine) Apply(position log.Position, batch []byte) error {
+	return l.Fold.Apply(uint64(position), batch)
 }
 
 // Restore implements log.Machine.
@@ -67,8 +67,8 @@ func (l Log) LastPosition() uint64 { return uint64(l.Durable.LastPosition()) }
 
 // Low tells that the disk is almost full.
 func (l Log) Low() (bool, error) {
-	h, err := l.Durable.Headroom()
-	return h.Low(), err
+	headroom, err := l.Durable.Headroom()
+	return headroom.Low(), err
 }
 
 type pending struct{ p log.Pending }

@@ -28,9 +28,9 @@ func (p Past) Known() (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	for _, s := range all {
-		if s.Seq+1 >= held.FirstSeq {
-			return s.Seq + 1, nil
+	for _, snapshot := range all {
+		if snapshot.Seq+1 >= held.FirstSeq {
+			return snapshot.Seq + 1, nil
 		}
 	}
 	return 0, nil
@@ -55,8 +55,8 @@ func (p Past) Snapshot(upTo uint64) (*state.State, error) {
 	if err != nil {
 		return nil, err
 	}
-	st, err := state.Decode(r)
-	return st, errors.Join(err, r.Close())
+	cluster, err := state.Decode(r)
+	return cluster, errors.Join(err, r.Close())
 }
 
 // Read implements daemon.Past.

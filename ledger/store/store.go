@@ -30,9 +30,9 @@ type archived struct {
 }
 
 // OpenArchive opens the archive in a folder, which is made if it is not there.
-func OpenArchive(dir string, l *slog.Logger) (*Archive, error) {
-	a, err := archive.Open(dir, archive.Options{Logger: l})
-	return &Archive{Disk: a, log: l}, err
+func OpenArchive(dir string, logger *slog.Logger) (*Archive, error) {
+	a, err := archive.Open(dir, archive.Options{Logger: logger})
+	return &Archive{Disk: a, log: logger}, err
 }
 
 // Append implements daemon.Archive.
@@ -96,14 +96,14 @@ type Blobs struct {
 }
 
 // OpenBlobs opens the store of scripts and environments in a folder.
-func OpenBlobs(dir string, l *slog.Logger) (*Blobs, error) {
-	s, err := blob.Open(dir, blob.Options{Logger: l})
-	return NewBlobs(s), err
+func OpenBlobs(dir string, logger *slog.Logger) (*Blobs, error) {
+	store, err := blob.Open(dir, blob.Options{Logger: logger})
+	return NewBlobs(store), err
 }
 
 // NewBlobs is OpenBlobs of a store that is open.
-func NewBlobs(s *blob.Store) *Blobs {
-	return &Blobs{Disk: s, waiting: map[spec.Hash][]byte{}}
+func NewBlobs(store *blob.Store) *Blobs {
+	return &Blobs{Disk: store, waiting: map[spec.Hash][]byte{}}
 }
 
 // Has implements daemon.Blobs.
@@ -135,10 +135,10 @@ func (b *Blobs) stopWatching() {
 }
 
 // foundSinceWatch tells whether something was found or put since startWatching.
-func (b *Blobs) foundSinceWatch(h spec.Hash) bool {
+func (b *Blobs) foundSinceWatch(hash spec.Hash) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.asked[h]
+	return b.asked[hash]
 }
 
 // Get implements daemon.Blobs.

@@ -41,7 +41,7 @@ func OnThisHost(address string) bool {
 // reached over a network can reach this one; empty where none is.
 func NearestAddress(addresses []string) string {
 	for _, a := range RemoteAddresses(addresses) {
-		c, err := net.DialTimeout(
+		conn, err := net.DialTimeout(
 			"udp",
 			a,
 			2*time.Second,
@@ -49,8 +49,8 @@ func NearestAddress(addresses []string) string {
 		if err != nil {
 			continue
 		}
-		local := c.LocalAddr()
-		_ = c.Close()
+		local := conn.LocalAddr()
+		_ = conn.Close()
 		if u, ok := local.(*net.UDPAddr); ok && !u.IP.IsUnspecified() && !u.IP.IsLoopback() {
 			return u.IP.String()
 		}

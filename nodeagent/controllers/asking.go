@@ -18,10 +18,10 @@ func (c *Controllers) FetchHolds(ctx context.Context, node string) ([]*apiv1.For
 	for range c.addresses {
 		client, address, err := c.CurrentClient()
 		if err == nil {
-			var rep *apiv1.NodeHoldsReply
-			rep, err = client.Holds(ctx, &apiv1.NodeHoldsRequest{Node: node})
+			var reply *apiv1.NodeHoldsReply
+			reply, err = client.Holds(ctx, &apiv1.NodeHoldsRequest{Node: node})
 			if err == nil {
-				return rep.GetHolds(), nil
+				return reply.GetHolds(), nil
 			}
 		}
 		errs = append(errs, fmt.Errorf("controller %s: %w", address, err))
@@ -46,12 +46,12 @@ func FetchConfiguration(
 			return nil, err
 		}
 		patience, cancel := context.WithTimeout(ctx, 10*time.Second)
-		rep, err := service.NewAgentsClient(conn).
+		reply, err := service.NewAgentsClient(conn).
 			Configuration(patience, &apiv1.ConfigurationRequest{})
 		cancel()
 		_ = conn.Close()
 		if err == nil {
-			return rep, nil
+			return reply, nil
 		}
 		errs = append(errs, fmt.Errorf("controller %s: %w", a, err))
 	}

@@ -29,13 +29,13 @@ func OpenGate(
 	addresses []string,
 	source *pki.Source,
 	enrol string,
-	log *slog.Logger,
+	logger *slog.Logger,
 ) (*Gate, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, err
 	}
 	passing, err := transport.New(
-		transport.Config{Addresses: addresses, Source: source, Enrol: enrol, Log: log},
+		transport.Config{Addresses: addresses, Source: source, Enrol: enrol, Log: logger},
 	)
 	if err != nil {
 		return nil, err
@@ -44,7 +44,7 @@ func OpenGate(
 	if err != nil {
 		return nil, err
 	}
-	return &Gate{Gate: passing, socket: socket, log: log, addresses: addresses}, nil
+	return &Gate{Gate: passing, socket: socket, log: logger, addresses: addresses}, nil
 }
 
 // ServeCommands takes the host's commands until the context ends.

@@ -30,13 +30,13 @@ type sampleStore struct {
 
 // NewSampleStore makes the store of the accounting at an address, if one is given, or at a
 // socket of this host, or of the controllers.
-func NewSampleStore(to, socket string, ctl daemon.Controller) *sampleStore {
-	out := &sampleStore{conns: map[string]*grpc.ClientConn{}}
-	c, ok := ctl.(*Controllers)
+func NewSampleStore(to, socket string, controller daemon.Controller) *sampleStore {
+	store := &sampleStore{conns: map[string]*grpc.ClientConn{}}
+	controllers, ok := controller.(*Controllers)
 	if ok {
-		out.source = c.source
+		store.source = controllers.source
 	}
-	out.addresses = func() (list []string) {
+	store.addresses = func() (list []string) {
 		switch _, err := os.Stat(socket); {
 		case to != "":
 			return []string{to}
@@ -44,17 +44,17 @@ func NewSampleStore(to, socket string, ctl daemon.Controller) *sampleStore {
 			list = append(list, socket)
 		}
 		if ok {
-			list = append(list, c.addresses...)
+			list = append(list, controllers.addresses...)
 		}
 		return list
 	}
-	return out
+	return store
 }
 
 var errNoStore = errors.New("no accounting endpoint accepts GPU samples")
 
 // Put implements daemon.Samples.
-func (s *sampleStore) Put(ctx context.Context, req *apiv1.PutGpuSamplesRequest) error {
+func (s *sampleStore) Put(ctx context.Context, request *apiv1.PutGpuSamplesRequest) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	list := s.addresses()
@@ -64,7 +64,7 @@ func (s *sampleStore) Put(ctx context.Context, req *apiv1.PutGpuSamplesRequest) 
 		var conn *grpc.ClientConn
 		conn, err = s.connTo(address)
 		if err == nil {
-			_, err = service.NewAccountingClient(conn).PutGpuSamples(ctx, req)
+			_, err = service.NewAccountingClient(conn).PutGpuSamples(ctx, request)
 		}
 		if err == nil || ctx.Err() != nil {
 			return err

@@ -56,13 +56,13 @@ func (c *Core) Identified(key plan.RunKey, account Account, err error) {
 
 // identifyAccounts looks accounts up, each in a goroutine of its own.
 func (a *Agent) identifyAccounts(ctx context.Context, list []Identify) {
-	for _, ask := range list {
+	for _, request := range list {
 		a.wg.Go(func() {
-			account, err := a.deps.Accounts.FindAccount(ctx, ask.UID)
+			account, err := a.deps.Accounts.FindAccount(ctx, request.UID)
 			if ctx.Err() != nil {
 				return
 			}
-			a.inbox.putItems(func() { a.core.Identified(ask.Key, account, err) })
+			a.inbox.putItems(func() { a.core.Identified(request.Key, account, err) })
 		})
 	}
 }

@@ -86,12 +86,12 @@ const (
 )
 
 // New makes an agent. Heard may be called from then on.
-func New(cfg Config, deps Deps) *Agent {
+func New(config Config, deps Deps) *Agent {
 	if deps.Logger == nil {
 		deps.Logger = slog.New(slog.DiscardHandler)
 	}
 	agent := &Agent{
-		cfg:    cfg,
+		cfg:    config,
 		deps:   deps,
 		log:    deps.Logger,
 		load:   -1,
@@ -108,11 +108,11 @@ func New(cfg Config, deps Deps) *Agent {
 	agent.samples.wake = make(chan struct{}, 1)
 	agent.groups = map[plan.RunKey]uint64{}
 	agent.aborts, agent.fetching = map[plan.RunKey]context.CancelFunc{}, map[plan.RunKey]context.CancelFunc{}
-	agent.core = NewCore(cfg, deps.Credentials, deps.Clock.Now, deps.Logger)
+	agent.core = NewCore(config, deps.Credentials, deps.Clock.Now, deps.Logger)
 	agent.core.awaited = deps.awaitedSources()
 	agent.core.identifies = deps.Accounts != nil
 	agent.health.Store(&Health{})
-	agent.vigil = newVigil(cfg.MessageTimeout)
+	agent.vigil = newVigil(config.MessageTimeout)
 	return agent
 }
 
@@ -137,11 +137,11 @@ func (a *Agent) Health() Health { return *a.health.Load() }
 // Run is the agent's life. It returns when the context ends, with nil, or
 // when the node cannot be read at all. Jobs go on.
 func (a *Agent) Run(ctx context.Context) error {
-	inv, err := a.deps.Host.Inventory(ctx)
+	inventory, err := a.deps.Host.Inventory(ctx)
 	if err != nil {
 		return fmt.Errorf("this node cannot be registered: %w", err)
 	}
-	a.boot = inv.BootID
+	a.boot = inventory.BootID
 	a.checkAt = a.deps.Clock.Now().Add(a.cfg.CheckFirst)
 	a.restoreState()
 	if err := a.learnNode(ctx); err != nil {
@@ -309,10 +309,10 @@ func (a *Agent) whyUnready() string { return cmp.Or(a.vigil.trouble, a.cfg.Unabl
 // judgeShepherd finds out whether the shepherd can do what the configuration asks for.
 func (a *Agent) judgeShepherd(hello *plan.Hello) {
 	a.unable = ""
-	if sp := a.cfg.Node.Space; sp != nil && !hello.Enforces.Spaces {
+	if space := a.cfg.Node.Space; space != nil && !hello.Enforces.Spaces {
 		a.unable = fmt.Sprintf(
 			"JobContainerType: jobs cannot have their own %s here: the shepherd is not root, or may not make mount namespaces",
-			strings.Join(sp.Dirs, " and "),
+			strings.Join(space.Dirs, " and "),
 		)
 		a.log.Error("this node takes no jobs", "because", a.unable)
 	}
@@ -321,88 +321,99 @@ func (a *Agent) judgeShepherd(hello *plan.Hello) {
 // carryOut does what the core asks for.
 func (a *Agent) carryOut(ctx context.Context) {
 	for {
-		fx := a.core.Effects()
-		a.identifyAccounts(ctx, fx.Identify)
-		a.runScripts(ctx, &fx)
-		for _, t := range fx.Tune {
-			a.queueTune(t)
+		effects := a.core.Effects()
+		a.identifyAccounts(ctx, effects.Identify)
+		a.showDisplays(ctx, effects.Show)
+		a.runScripts(ctx, &effects)
+		for _, tune := range effects.Tune {
+			a.queueTune(tune)
 		}
-		a.launchRuns(ctx, fx.Launch)
-		for _, t := range fx.Terminate {
+		a.launchRuns(ctx, effects.Launch)
+		for _, terminate := range effects.Terminate {
 			a.askUntilAnswered(
 				ctx,
-				t.Key,
+				terminate.Key,
 				"end",
-				func(ctx context.Context) error { return a.deps.Shepherd.Terminate(ctx, t) },
+				func(ctx context.Context) error {
+					return a.deps.Shepherd.Terminate(ctx, terminate)
+				},
 			)
 		}
-		for _, l := range fx.Tell {
+		for _, line := range effects.Tell {
 			a.askUntilAnswered(
 				ctx,
-				l.Key,
+				line.Key,
 				"tell",
-				func(ctx context.Context) error { return a.deps.Shepherd.Tell(ctx, l.Key, l.Text) },
+				func(ctx context.Context) error {
+					return a.deps.Shepherd.Tell(ctx, line.Key, line.Text)
+				},
 			)
 		}
-		for _, s := range fx.Signal {
+		for _, signal := range effects.Signal {
 			a.askUntilAnswered(
 				ctx,
-				s.Key,
+				signal.Key,
 				"signal",
-				func(ctx context.Context) error { return a.deps.Shepherd.Signal(ctx, s.Key, s.Number, s.Scope) },
+				func(ctx context.Context) error {
+					return a.deps.Shepherd.Signal(ctx, signal.Key, signal.Number, signal.Scope)
+				},
 			)
 		}
-		a.forget.putItems(fx.Forget...)
-		a.forgetGroups(fx.Forget)
-		if fx.CountNode {
+		a.forget.putItems(effects.Forget...)
+		a.forgetGroups(effects.Forget)
+		if effects.CountNode {
 			a.wg.Go(func() { a.countNode(ctx) })
 		}
-		for range fx.Acked {
+		for range effects.Acked {
 			a.deps.Telemetry.ReportSent()
 		}
-		a.dirty = a.dirty || fx.Jobs || fx.Acked > 0 || fx.Send
-		if fx.Jobs {
+		a.dirty = a.dirty || effects.Jobs || effects.Acked > 0 || effects.Send
+		if effects.Jobs {
 			a.assignSimulated()
 			a.keepClocks()
+			a.keepDisplays()
 		}
-		if len(fx.Samples)+len(fx.Usage) > 0 && a.deps.Samples != nil {
-			if lost := a.samples.putSamples(fx.Samples, fx.Usage); lost > 0 {
+		if len(effects.Samples)+len(effects.Usage) > 0 && a.deps.Samples != nil {
+			if lost := a.samples.putSamples(effects.Samples, effects.Usage); lost > 0 {
 				a.deps.Telemetry.SamplesLost(lost)
 			}
 			a.deps.Telemetry.SetSamplesPending(a.samples.countWaiting())
 		}
-		if fx.Collect {
+		if effects.Collect {
 			putToken(a.collect)
 		}
-		if fx.List {
+		if effects.List {
 			a.listRuns(ctx)
 		}
-		if fx.Save {
+		if effects.Save {
 			a.queueSave()
 		}
-		if fx.Reboot && a.deps.Reboot != nil {
+		if effects.Reboot && a.deps.Reboot != nil {
 			a.deps.Reboot()
 		}
-		if fx.Register != "" {
-			a.log.Warn("the GPUs of this node have changed", "what", fx.Register)
+		if effects.Register != "" {
+			a.log.Warn("the GPUs of this node have changed", "what", effects.Register)
 			if a.session != nil {
-				a.session.cancel(fmt.Errorf("%w: %s", errRegister, fx.Register))
+				a.session.cancel(fmt.Errorf("%w: %s", errRegister, effects.Register))
 				a.session = nil
 				a.noteConnected(false)
 			}
 		}
-		if fx.Leave != "" && a.session != nil {
-			a.session.leaveController(fx.Leave)
-		} else if a.session != nil && fx.Send {
+		if effects.Leave != "" && a.session != nil {
+			a.session.leaveController(effects.Leave)
+		} else if a.session != nil && effects.Send {
 			a.session.sendReports(a.core.Outgoing())
 		}
-		a.tellPrepared(fx.Prepared)
-		if len(fx.Withdraw) == 0 {
+		a.tellPrepared(effects.Prepared)
+		if effects.TellKept && a.session != nil {
+			a.session.sendKept(a.core.Kept())
+		}
+		if len(effects.Withdraw) == 0 {
 			return
 		}
-		for _, k := range fx.Withdraw {
-			if a.launches.withdrawRun(k) || a.abandonImage(k) {
-				a.core.Withdrawn(k)
+		for _, key := range effects.Withdraw {
+			if a.launches.withdrawRun(key) || a.abandonImage(key) {
+				a.core.Withdrawn(key)
 			}
 		}
 	}
@@ -454,12 +465,12 @@ func (a *Agent) askUntilAnswered(
 	ctx context.Context,
 	key plan.RunKey,
 	what string,
-	ask func(context.Context) error,
+	request func(context.Context) error,
 ) {
 	a.wg.Go(func() {
 		wait := 50 * spec.Millisecond
 		for {
-			err := ask(ctx)
+			err := request(ctx)
 			switch {
 			case err == nil || ctx.Err() != nil:
 				return
@@ -618,9 +629,9 @@ func (a *Agent) runSaver(ctx context.Context) {
 // noteConnected notes whether there is a stream to the controller.
 func (a *Agent) noteConnected(yes bool) {
 	a.deps.Telemetry.SetControllerConnected(yes)
-	h := a.Health()
-	h.Connected = yes
-	a.health.Store(&h)
+	health := a.Health()
+	health.Connected = yes
+	a.health.Store(&health)
 }
 
 // publishJobs shows the jobs as they are now.
@@ -628,18 +639,18 @@ func (a *Agent) publishJobs() {
 	a.dirty = false
 	a.deps.Telemetry.SetJobs(a.core.Jobs())
 	a.deps.Telemetry.SetReportsPending(a.core.Pending())
-	h := a.Health()
-	h.Pending = a.core.Pending()
-	a.health.Store(&h)
+	health := a.Health()
+	health.Pending = a.core.Pending()
+	a.health.Store(&health)
 }
 
 // makeRegistration is what the agent says first.
 func (a *Agent) makeRegistration(ctx context.Context) (*apiv1.Registration, error) {
-	inv, err := a.deps.Host.Inventory(ctx)
+	inventory, err := a.deps.Host.Inventory(ctx)
 	if err != nil {
 		return nil, err
 	}
-	inv.AgentStarted, inv.AgentVersion = a.cfg.Started, a.cfg.Version
+	inventory.AgentStarted, inventory.AgentVersion = a.cfg.Started, a.cfg.Version
 	var weak []string
 	if hello, err := a.deps.Shepherd.Hello(ctx); err == nil {
 		weak = append(weak, hello.Degraded...)
@@ -655,17 +666,19 @@ func (a *Agent) makeRegistration(ctx context.Context) (*apiv1.Registration, erro
 			a.log.Warn("this node's GPUs cannot be listed; the last list stands", "error", err)
 		}
 		devices = a.noteGPUs(ctx, devices, err == nil)
-		inv.GPUs = gpuInventory(devices, a.cfg.Declared, a.deps.GPUs.Name())
+		inventory.GPUs = gpuInventory(devices, a.cfg.Declared, a.deps.GPUs.Name())
 	}
-	weak = append(weak, checkDeclared(inv.GPUs, a.cfg.Declared))
-	for _, g := range a.cfg.Declared {
-		if g.Name != "gpu" {
-			inv.GRES = append(inv.GRES, spec.Count{Name: g.Name, Type: g.Type, N: g.N})
+	weak = append(weak, checkDeclared(inventory.GPUs, a.cfg.Declared))
+	for _, gres := range a.cfg.Declared {
+		if gres.Name != "gpu" {
+			inventory.GRES = append(
+				inventory.GRES, spec.Count{Name: gres.Name, Type: gres.Type, N: gres.N},
+			)
 		}
 	}
-	inv.Degraded = joinText(append([]string{inv.Degraded}, weak...))
+	inventory.Degraded = joinText(append([]string{inventory.Degraded}, weak...))
 	running, seen := a.runningRuns(ctx)
-	reg := a.cfg.makeRegistration(&inv, running, seen)
+	reg := a.cfg.makeRegistration(&inventory, running, seen)
 	reg.Outputs = a.deps.Outputs != nil
 	reg.Rereads = a.deps.Reread != nil
 	reg.Prepares = true

@@ -44,14 +44,14 @@ func (a *Agent) check(ctx context.Context, now spec.Instant) {
 // lookOnce has one source look at the node, and tells the core what it found.
 func (a *Agent) lookOnce(ctx context.Context, checker Checker, source checkSource, over func()) {
 	a.wg.Go(func() {
-		why := ""
+		reason := ""
 		if err := checker.Check(ctx); err != nil {
-			why = err.Error()
+			reason = err.Error()
 		}
 		if ctx.Err() == nil {
 			a.inbox.putItems(func() {
 				over()
-				a.core.Checked(source, why)
+				a.core.Checked(source, reason)
 			})
 		}
 	})
@@ -68,9 +68,9 @@ func (d *Deps) awaitedSources() (awaited [checkSources]bool) {
 // well. The controller is told what is new, and at first in any case: it may
 // have set the node aside before this agent began. That the node is well is said
 // when all have looked and found it so: one of them may know why it was set aside.
-func (c *Core) Checked(source checkSource, why string) {
+func (c *Core) Checked(source checkSource, reason string) {
 	c.awaited[source] = false
-	c.found[source] = why
+	c.found[source] = reason
 	var parts []string
 	for _, text := range c.found {
 		if text != "" {

@@ -80,22 +80,22 @@ func (a *Agent) readGPUs(ctx context.Context) (changed bool) {
 	}
 	a.deps.Telemetry.Collected(CollectGPU, a.deps.Clock.Now().Sub(began), reading.Err)
 	for i := range reading.Events {
-		e := &reading.Events[i]
-		a.deps.Telemetry.GPUEvent(e.Kind)
-		changed = changed || e.Kind == device.EventLost || e.Kind == device.EventReturned ||
-			e.Kind == device.EventMIGChanged
+		event := &reading.Events[i]
+		a.deps.Telemetry.GPUEvent(event.Kind)
+		changed = changed || event.Kind == device.EventLost || event.Kind == device.EventReturned ||
+			event.Kind == device.EventMIGChanged
 		a.log.Warn(
 			"GPU event",
 			"kind",
-			e.Kind.String(),
+			event.Kind.String(),
 			"gpu",
-			e.UUID,
+			event.UUID,
 			"xid",
-			e.XID,
+			event.XID,
 			"class",
-			device.ClassifyXID(e.XID).String(),
+			device.ClassifyXID(event.XID).String(),
 			"text",
-			e.Text,
+			event.Text,
 		)
 	}
 	a.inbox.putItems(func() {

@@ -20,6 +20,7 @@ const (
 	queued      phase = iota + 1 // a step whose job has not begun here
 	identifying                  // the account of its user is looked up
 	containing                   // its extern step begins, and nothing of it before
+	displaying                   // its X display is opened
 	preparing                    // its prolog runs
 	deferred                     // the prologs of other nodes are not over
 	tuning                       // the clocks of its GPUs are set
@@ -37,7 +38,10 @@ type run struct {
 	key    plan.RunKey
 	launch spec.Hash // identity of what was launched; zero where it is not known
 	seq    uint64    // of the ledger's event that started the attempt; 0 = not known
+	order  []byte    // as in plan.RunSpec; nil where it is not known, or nothing runs
+	next   int32     // above all steps of the attempt that were seen here
 	user   uint32    // whose it is
+	group  uint32    // and that user's group
 	phase  phase
 	facts  facts
 	wanted bool          // by the controller
@@ -85,6 +89,10 @@ type facts struct {
 	// negative = never.
 	Every spec.Span `json:"every,omitempty"`
 	Freq  string    `json:"freq,omitempty"` // clocks of its GPUs, as --gpu-freq has them
+	// X11 tells that it is to have an X display here, and Display by which variables its
+	// programs find it, once it has.
+	X11     bool     `json:"x11,omitempty"`
+	Display []string `json:"display,omitempty"`
 	// Shares are the parts of devices that it has; such a device is of several
 	// runs at once, so that its own figures are of none of them.
 	Shares []share `json:"shares,omitempty"`
@@ -116,11 +124,11 @@ func (s *share) inThousandths() int64 {
 
 // partsOf are shares as metrics show them.
 func partsOf(list []share) []GPUPart {
-	var out []GPUPart
+	var parts []GPUPart
 	for i := range list {
-		out = append(out, GPUPart{UUID: list[i].UUID, Share: int(list[i].inThousandths())})
+		parts = append(parts, GPUPart{UUID: list[i].UUID, Share: int(list[i].inThousandths())})
 	}
-	return out
+	return parts
 }
 
 func (r *run) jobUID() spec.JobUID { return spec.JobUID(r.key.Job) }
@@ -135,6 +143,7 @@ type Core struct {
 	runs     map[plan.RunKey]*run
 	desired  map[plan.RunKey]bool // of the last Welcome, without an order yet
 	unknown  map[plan.RunKey]bool // jobs of the last Welcome that the controller's ledger does not know
+	adopted  map[plan.RunKey]bool // scripts that were adopted and of which no list has said whether they are here
 	seen     position             // the last position of its ledger that the controller sent
 	complete bool                 // there was a Welcome in this life
 	refused  bool                 // the connection is of a controller that is not followed: nothing of it counts
@@ -169,23 +178,24 @@ type Core struct {
 }
 
 // NewCore makes the state of an agent that knows nothing yet.
-func NewCore(cfg Config, creds Credentials, now func() spec.Instant, log *slog.Logger) *Core {
+func NewCore(config Config, creds Credentials, now func() spec.Instant, logger *slog.Logger) *Core {
 	core := &Core{
-		cfg:      cfg,
+		cfg:      config,
 		creds:    creds,
 		clock:    now,
-		log:      log,
+		log:      logger,
 		runs:     map[plan.RunKey]*run{},
 		desired:  map[plan.RunKey]bool{},
 		unknown:  map[plan.RunKey]bool{},
+		adopted:  map[plan.RunKey]bool{},
 		snapshot: map[plan.RunKey]bool{},
 		devices:  map[string]device.Device{},
 		killWait: 30 * spec.Second,
-		book:     attrib.NewBook(gapOf(cfg.Interval)),
+		book:     attrib.NewBook(gapOf(config.Interval)),
 	}
-	if cfg.EnergyEvery > 0 {
-		cpus := int64(cfg.Node.CPUs.Count())
-		core.energy.book = energy.NewBook(cpus, cfg.EnergyGap, cfg.IdleMilliWatts)
+	if config.EnergyEvery > 0 {
+		cpus := int64(config.Node.CPUs.Count())
+		core.energy.book = energy.NewBook(cpus, config.EnergyGap, config.IdleMilliWatts)
 	}
 	return core
 }
@@ -196,13 +206,13 @@ func gapOf(interval spec.Span) spec.Span { return max(3*interval, 3*spec.Second)
 
 // Effects gives what is to be done, once.
 func (c *Core) Effects() Effects {
-	fx := c.fx
+	effects := c.fx
 	c.fx = Effects{}
-	return fx
+	return effects
 }
 
 // SetNode replaces what the node can do: the shepherd has said.
-func (c *Core) SetNode(e plan.Enforces) { c.cfg.Node.Enforces = e }
+func (c *Core) SetNode(enforces plan.Enforces) { c.cfg.Node.Enforces = enforces }
 
 // SetDevices replaces the inventory of GPUs.
 func (c *Core) SetDevices(list []device.Device) {
@@ -212,12 +222,12 @@ func (c *Core) SetDevices(list []device.Device) {
 	parts := map[string]attrib.Part{}
 	for i := range list {
 		c.units[list[i].UUID] = unitFacts{index: uint32(list[i].Index)}
-		for _, m := range list[i].MIG {
-			c.units[m.UUID] = unitFacts{uint32(list[i].Index), m.Profile}
-			parts[m.UUID] = attrib.Part{Device: list[i].UUID, Slices: m.Slices}
+		for _, mig := range list[i].MIG {
+			c.units[mig.UUID] = unitFacts{uint32(list[i].Index), mig.Profile}
+			parts[mig.UUID] = attrib.Part{Device: list[i].UUID, Slices: mig.Slices}
 		}
-		for _, d := range allocatableDevices(&list[i]) {
-			c.devices[d.UUID] = d
+		for _, gpu := range allocatableDevices(&list[i]) {
+			c.devices[gpu.UUID] = gpu
 		}
 	}
 	c.book.SetParts(parts)
@@ -226,14 +236,14 @@ func (c *Core) SetDevices(list []device.Device) {
 
 // Running lists the runs that hold the node, in order of their keys.
 func (c *Core) Running() []plan.RunKey {
-	var out []plan.RunKey
-	for k, r := range c.runs {
+	var keys []plan.RunKey
+	for key, r := range c.runs {
 		if r.phase != reported {
-			out = append(out, k)
+			keys = append(keys, key)
 		}
 	}
-	slices.SortFunc(out, plan.RunKey.Compare)
-	return out
+	slices.SortFunc(keys, plan.RunKey.Compare)
+	return keys
 }
 
 // Pending is the number of reports that wait for their acknowledgement.
@@ -299,8 +309,8 @@ func (c *Core) Welcome(welcome *apiv1.Welcome) {
 	c.stream++
 	c.complete = true
 	clear(c.desired)
-	for _, k := range welcome.GetDesired() {
-		c.desired[runKey(k)] = true
+	for _, key := range welcome.GetDesired() {
+		c.desired[runKey(key)] = true
 	}
 	c.setUnknown(welcome.GetUnknown())
 	for _, key := range c.sortedKeys() {
@@ -316,7 +326,7 @@ func (c *Core) Welcome(welcome *apiv1.Welcome) {
 			c.releaseRun(r) // given away long ago: nothing to tell
 		case asked:
 			c.endRun(r, &plan.Terminate{Key: key, Scope: plan.ScopeJob})
-		case containing, preparing, deferred, tuning:
+		case containing, displaying, preparing, deferred, tuning:
 			c.endRun(r, &plan.Terminate{Key: key, Scope: plan.ScopeJob})
 		case living, closing, measuring, cleaning, reported:
 		}
@@ -325,21 +335,22 @@ func (c *Core) Welcome(welcome *apiv1.Welcome) {
 	c.fx.Send = true
 	c.fx.List = true
 	c.fx.Jobs = true
+	c.fx.TellKept = len(c.unknown) > 0
 }
 
 // wantsAttempt tells whether the controller names the attempt.
-func (c *Core) wantsAttempt(k plan.RunKey) bool {
-	return c.desired[k] || c.desired[jobKey(k)]
+func (c *Core) wantsAttempt(key plan.RunKey) bool {
+	return c.desired[key] || c.desired[jobKey(key)]
 }
 
 // sortedKeys lists all runs in order, so that effects have an order too.
 func (c *Core) sortedKeys() []plan.RunKey {
-	out := make([]plan.RunKey, 0, len(c.runs))
-	for k := range c.runs {
-		out = append(out, k)
+	keys := make([]plan.RunKey, 0, len(c.runs))
+	for key := range c.runs {
+		keys = append(keys, key)
 	}
-	slices.SortFunc(out, plan.RunKey.Compare)
-	return out
+	slices.SortFunc(keys, plan.RunKey.Compare)
+	return keys
 }
 
 // Ack takes back the reports that are in the ledger. What was over with them
@@ -397,9 +408,9 @@ const measureWait = 5 * spec.Second
 // list: what it begins later may be missing in the answer.
 func (c *Core) Listing() {
 	clear(c.snapshot)
-	for k, r := range c.runs {
+	for key, r := range c.runs {
 		if r.phase == living {
-			c.snapshot[k] = true
+			c.snapshot[key] = true
 		}
 	}
 }
@@ -439,9 +450,10 @@ func (c *Core) Resync(seen []plan.Observed) {
 		}
 		input.Wishes = append(input.Wishes, wish)
 	}
-	for _, a := range c.memory.Step(input, c.cfg.Orphans) {
-		c.carryAction(a)
+	for _, action := range c.memory.Step(input, c.cfg.Orphans) {
+		c.carryAction(action)
 	}
+	c.missAdopted()
 }
 
 // reportUnkillable says once that processes outlive SIGKILL: their node needs help.
@@ -528,6 +540,11 @@ func (c *Core) adoptRun(observed *plan.Observed) {
 	r.socket = observed.Socket
 	r.launch = observed.Launch
 	r.seq = observed.Seq
+	if r.order == nil && len(observed.Order) > 0 {
+		r.order = observed.Order
+		c.fx.TellKept = c.fx.TellKept || c.unknown[r.key]
+	}
+	c.noteStep(observed.Key)
 	r.user = observed.UID
 	if observed.Start != 0 {
 		c.noteBegan(r, observed.Start)

@@ -87,7 +87,7 @@ func (s *soleJob) observeReading(now spec.CounterValues, jobs []plan.RunKey) {
 // grownSince is how much the counters grew. One that went back began anew: what it
 // shows is growth. One that was not there before has none.
 func grownSince(now, before spec.CounterValues) spec.CounterValues {
-	var out spec.CounterValues
+	var values spec.CounterValues
 	for _, value := range now {
 		old, known := before.Get(value.Counter)
 		if !known {
@@ -97,9 +97,9 @@ func grownSince(now, before spec.CounterValues) spec.CounterValues {
 		if grown < 0 {
 			grown = value.N
 		}
-		out = out.With(value.Counter, grown)
+		values = values.With(value.Counter, grown)
 	}
-	return out
+	return values
 }
 
 // take gives what a job has counted: nothing, if it was ever not alone.
@@ -207,14 +207,14 @@ func (a *Agent) followTree(hello *plan.Hello) {
 		return
 	}
 	err := a.deps.Network.Follow(hello.Tree, int(hello.TreeDepth))
-	why := ""
+	reason := ""
 	if err != nil {
-		why = err.Error()
+		reason = err.Error()
 	}
-	if why != "" && why != a.netTrouble {
+	if reason != "" && reason != a.netTrouble {
 		a.log.Warn("bytes over the network are not counted", "error", err)
 	}
-	a.netTrouble = why
+	a.netTrouble = reason
 }
 
 // forgetGroups drops the network counts of runs that are forgotten.
@@ -258,16 +258,16 @@ func (s *soleJob) saveState() *savedSole {
 	if !s.known {
 		return nil
 	}
-	out := &savedSole{Last: s.last}
+	sole := &savedSole{Last: s.last}
 	keys := slices.SortedFunc(maps.Keys(s.sums), plan.RunKey.Compare)
 	for _, key := range keys {
 		have := s.sums[key]
-		out.Jobs = append(
-			out.Jobs,
+		sole.Jobs = append(
+			sole.Jobs,
 			savedSum{Job: key.String(), Counted: have.counted, Alone: have.wasAlone},
 		)
 	}
-	return out
+	return sole
 }
 
 func (s *soleJob) restoreState(from *savedSole) error {

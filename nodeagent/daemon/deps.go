@@ -32,24 +32,24 @@ type Shepherd interface {
 	// exactly one exit.
 	Launch(ctx context.Context, runs []plan.RunSpec) ([]plan.LaunchResult, error)
 	List(ctx context.Context) ([]plan.Observed, error)
-	Signal(ctx context.Context, k plan.RunKey, sig int32, scope plan.Scope) error
-	Terminate(ctx context.Context, t plan.Terminate) error
+	Signal(ctx context.Context, key plan.RunKey, sig int32, scope plan.Scope) error
+	Terminate(ctx context.Context, terminate plan.Terminate) error
 	// Tell writes a line into the error output of a run, as its user.
-	Tell(ctx context.Context, k plan.RunKey, line string) error
+	Tell(ctx context.Context, key plan.RunKey, line string) error
 	// Usage is of the named runs, or of all without names.
 	Usage(ctx context.Context, keys ...plan.RunKey) ([]plan.Usage, error)
 	// Adopt makes a process, with what it starts from then on, one of a run.
-	Adopt(ctx context.Context, k plan.RunKey, pid int) error
+	Adopt(ctx context.Context, key plan.RunKey, pid int) error
 	// Ack lets exits be forgotten.
 	Ack(ctx context.Context, keys []plan.RunKey) error
 	// Grant passes on that the controller has answered a heartbeat.
-	Grant(ctx context.Context, g plan.Grant) error
+	Grant(ctx context.Context, grant plan.Grant) error
 	// Spaces gives the attempts that have private folders, or something left of
 	// them, by their batch step.
 	Spaces(ctx context.Context) ([]plan.RunKey, error)
 	// Vacate removes the private folders of an attempt that is over, and returns
 	// when they are gone. Of an attempt that has none it removes nothing.
-	Vacate(ctx context.Context, k plan.RunKey) error
+	Vacate(ctx context.Context, key plan.RunKey) error
 }
 
 // Accounts knows the users of the node.
@@ -69,10 +69,10 @@ type Account struct {
 // Images keeps the files of containers' images on the node.
 type Images interface {
 	// Fetch gives an image of a registry. The error is for the user of the job.
-	Fetch(ctx context.Context, ask ImageAsk) (*plan.Unpacked, error)
+	Fetch(ctx context.Context, request ImageAsk) (*plan.Unpacked, error)
 	// ReadBundle reads what the OCI bundle in the folder Image says, with the rights
 	// of the job's user.
-	ReadBundle(ctx context.Context, ask ImageAsk) (*plan.Unpacked, error)
+	ReadBundle(ctx context.Context, request ImageAsk) (*plan.Unpacked, error)
 	// Holders lists the runs, by their keys, that were given an image and are not
 	// forgotten; also those of an earlier agent.
 	Holders() ([]string, error)
@@ -133,7 +133,7 @@ type Clocks interface {
 		ctx context.Context,
 		owner string,
 		uuids []string,
-		ask spec.GPUFreq,
+		requested spec.GPUFreq,
 	) (done, failed []string)
 	// Keep sets back the devices of all runs but these.
 	Keep(ctx context.Context, owners []string) error
@@ -183,7 +183,7 @@ type Telemetry interface {
 	SetSamplesPending(int)
 	ReportSent()
 	ReportFailed()
-	Collected(c Collection, took spec.Span, err error)
+	Collected(collection Collection, took spec.Span, err error)
 }
 
 // Collection is a kind of reading.
@@ -337,6 +337,7 @@ type Deps struct {
 	GPUs        GPUs
 	Images      Images       // nil: containers of registries cannot be started
 	Accounts    Accounts     // nil: no account is known, and none is looked up
+	Displays    Displays     // nil: jobs have no X displays
 	Clocks      Clocks       // nil: those of the GPUs cannot be set
 	Meter       Meter        // nil: nothing measures the node's energy
 	Network     Network      // nil: bytes over the network are not counted by run

@@ -11,6 +11,7 @@ type Effects struct {
 	Identify  []Identify       // look the account of a run's user up, and answer with Identified
 	Prepare   []Script         // run the prolog, and answer with Prepared
 	Clean     []Script         // run the epilog, remove the private folders, and answer with Cleaned
+	Show      []Show           // give the job of an extern step a display, and answer with Shown
 	Abort     []plan.RunKey    // end the prolog of a run that is not to begin
 	Prepared  []plan.RunKey    // tell the controller that the prologs of these are over
 	Tune      []Tune           // set the clocks of GPUs, and answer with Tuned
@@ -28,6 +29,7 @@ type Effects struct {
 	Save      bool             // the spool must not wait
 	Acked     int              // reports acknowledged
 	Leave     string           // end the connection, and why
+	TellKept  bool             // tell the controller what is kept of the runs that it does not know
 	Register  string           // connect again at once, to register what has changed, and what that is
 	Reboot    bool             // the node is to be rebooted
 	// Samples are readings to be kept, each a series of its own. What is not

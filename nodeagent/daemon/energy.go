@@ -50,17 +50,17 @@ func (e *energyState) countGPUEnergy(sample *device.Sample, known map[string]uni
 		e.last = map[string]int64{}
 	}
 	for i := range sample.Readings {
-		r := &sample.Readings[i]
-		unit, listed := known[r.UUID]
-		if r.Lost || !listed || unit.profile != "" { // an instance's is in its device's
+		reading := &sample.Readings[i]
+		unit, listed := known[reading.UUID]
+		if reading.Lost || !listed || unit.profile != "" { // an instance's is in its device's
 			continue
 		}
-		now, ok := r.Get(device.TotalEnergy)
+		now, ok := reading.Get(device.TotalEnergy)
 		if !ok || now < 0 {
 			continue
 		}
-		before, counted := e.last[r.UUID]
-		e.last[r.UUID] = now
+		before, counted := e.last[reading.UUID]
+		e.last[reading.UUID] = now
 		switch {
 		case counted && now >= before:
 			e.gpus += now - before
@@ -70,8 +70,8 @@ func (e *energyState) countGPUEnergy(sample *device.Sample, known map[string]uni
 	}
 }
 
-func energyRun(k plan.RunKey) energy.Run {
-	return energy.Run{Job: k.Job, Attempt: k.Attempt, Step: k.Step, Epoch: k.Epoch}
+func energyRun(key plan.RunKey) energy.Run {
+	return energy.Run{Job: key.Job, Attempt: key.Attempt, Step: key.Step, Epoch: key.Epoch}
 }
 
 // Energy shares out what the node has used since the last reading. busy is the CPU
@@ -140,7 +140,7 @@ func (c *Core) openEnergy(r *run) {
 }
 
 // endEnergy closes the account of a run and writes it into what it used.
-func (c *Core) endEnergy(r *run, out *spec.Usage) {
+func (c *Core) endEnergy(r *run, usage *spec.Usage) {
 	if c.energy.book == nil {
 		return
 	}
@@ -153,7 +153,7 @@ func (c *Core) endEnergy(r *run, out *spec.Usage) {
 	}
 	account, open := c.energy.book.End(energyRun(r.key), end, cpu)
 	if open && account.Has() {
-		out.EnergyMJ, out.HasEnergy = account.MJ, true
+		usage.EnergyMJ, usage.HasEnergy = account.MJ, true
 	}
 }
 

@@ -12,20 +12,20 @@ import (
 // begins before it has: a login of its user finds it, and the prolog may run in it.
 func (c *Core) beginExtern(job *run, of *plan.Job) {
 	job.phase = containing
-	rs := plan.Extern(of, &c.cfg.Node)
-	rs.Launch = job.launch
-	rs.Seq = job.seq
+	runSpec := plan.Extern(of, &c.cfg.Node)
+	runSpec.Launch = job.launch
+	runSpec.Seq = job.seq
 	if job.spec != nil {
-		rs.Lease = job.spec.Lease
+		runSpec.Lease = job.spec.Lease
 	}
-	if r := c.runs[rs.Key]; r != nil {
+	if r := c.runs[runSpec.Key]; r != nil {
 		if r.phase == living && r.from != 0 {
 			c.externBegan(r.key) // of an agent that ended before the job had begun
 		}
 		return
 	}
 	r := &run{
-		key:    rs.Key,
+		key:    runSpec.Key,
 		wanted: true,
 		phase:  asked,
 		since:  c.clock(),
@@ -41,10 +41,10 @@ func (c *Core) beginExtern(job *run, of *plan.Job) {
 			MemoryMiB: of.Here.Mem,
 			Every:     job.facts.Every,
 		},
-		spec: &rs,
+		spec: &runSpec,
 	}
-	c.runs[rs.Key] = r
-	c.fx.Launch = append(c.fx.Launch, rs)
+	c.runs[runSpec.Key] = r
+	c.fx.Launch = append(c.fx.Launch, runSpec)
 }
 
 // externBegan goes on with a job whose extern step has a process. That the shepherd has
@@ -52,7 +52,7 @@ func (c *Core) beginExtern(job *run, of *plan.Job) {
 func (c *Core) externBegan(key plan.RunKey) {
 	job := c.runs[jobKey(key)]
 	if key.Step == plan.StepExtern && job != nil && job.phase == containing {
-		c.runProlog(job)
+		c.showDisplay(job)
 	}
 }
 
@@ -74,9 +74,13 @@ func (c *Core) externOver(r *run, ended *apiv1.RunEnded) {
 		used = *r.usage
 	}
 	job.extern = &used
-	if job.phase == containing && job.term == nil {
-		why := cmp.Or(ended.GetDetail(), "it ended at once")
-		c.refuseRun(job, refusal{text: "the extern step of the job could not be started: " + why, drain: true})
+	if (job.phase == containing || job.phase == displaying) && job.term == nil {
+		reason := cmp.Or(ended.GetDetail(), "it ended at once")
+		c.refuseRun(
+			job,
+			refusal{text: "the extern step of the job could not be started: " +
+				reason, drain: true},
+		)
 		return
 	}
 	c.stepOver(r.key)

@@ -120,8 +120,8 @@ func (c *Core) watchDevices(reading *Reading) {
 	if reading.Err == nil {
 		c.watchIdle()
 	}
-	for _, k := range c.faults.order {
-		c.letOut(c.faults.gates[k])
+	for _, key := range c.faults.order {
+		c.letOut(c.faults.gates[key])
 	}
 }
 
@@ -214,9 +214,9 @@ func (c *Core) watchIdle() {
 			)
 		}
 	}
-	for k := range c.faults.idle {
-		if !open[k] {
-			delete(c.faults.idle, k)
+	for key := range c.faults.idle {
+		if !open[key] {
+			delete(c.faults.idle, key)
 		}
 	}
 }

@@ -38,15 +38,15 @@ func (c *Core) Collected(reading *Reading) {
 		c.book.ObserveSample(&reading.Sample, reading.Processes, reading.Listed)
 		c.energy.countGPUEnergy(&reading.Sample, c.units)
 		for i := range reading.Events {
-			if e := &reading.Events[i]; e.Kind == device.EventXID {
-				c.book.XID(e.UUID, e.XID)
+			if event := &reading.Events[i]; event.Kind == device.EventXID {
+				c.book.XID(event.UUID, event.XID)
 			}
 		}
 	}
 	c.watchDevices(reading)
 	c.makeSamples(reading)
-	for _, k := range c.sortedKeys() {
-		r := c.runs[k]
+	for _, key := range c.sortedKeys() {
+		r := c.runs[key]
 		if r.phase == measuring && r.awaitsGPUs && r.seenAfterEnd(reading) {
 			r.awaitsGPUs = false
 			c.finishMeasured(r)
@@ -55,8 +55,8 @@ func (c *Core) Collected(reading *Reading) {
 }
 
 // seenAfterEnd tells that a collection was made after the run's end.
-func (r *run) seenAfterEnd(rd *Reading) bool {
-	return rd.Sample.At >= r.since || rd.Err != nil
+func (r *run) seenAfterEnd(reading *Reading) bool {
+	return reading.Sample.At >= r.since || reading.Err != nil
 }
 
 // Accounts are the open GPU accounts, for metrics.
@@ -92,20 +92,20 @@ func (c *Core) openAccounts(r *run) {
 
 // accountsOf lists the open accounts of a run.
 func (c *Core) accountsOf(r *run) []attrib.Key {
-	var out []attrib.Key
+	var keys []attrib.Key
 	for _, gpu := range r.facts.GPUs {
-		out = append(out, c.accountKey(r, gpu))
+		keys = append(keys, c.accountKey(r, gpu))
 	}
 	for i := range r.facts.Shares {
-		out = append(out, c.accountKey(r, r.facts.Shares[i].UUID))
+		keys = append(keys, c.accountKey(r, r.facts.Shares[i].UUID))
 	}
-	return out
+	return keys
 }
 
 // closeAccounts drops what is still open of a run.
 func (c *Core) closeAccounts(r *run) {
-	for _, k := range c.accountsOf(r) {
-		_, _ = c.book.End(k, c.clock()) // not open is what is wanted
+	for _, key := range c.accountsOf(r) {
+		_, _ = c.book.End(key, c.clock()) // not open is what is wanted
 	}
 	if c.energy.book != nil {
 		c.energy.book.Drop(energyRun(r.key))
@@ -123,15 +123,15 @@ func (c *Core) endAccounts(r *run) []spec.GPUUsage {
 	} else if r.phase == measuring {
 		end = r.since
 	}
-	var out []spec.GPUUsage
+	var usages []spec.GPUUsage
 	for _, key := range c.accountsOf(r) {
 		account, err := c.book.End(key, end)
 		if err != nil {
 			continue // the run never began to hold it
 		}
-		out = append(out, c.gpuUsage(&account))
+		usages = append(usages, c.gpuUsage(&account))
 	}
-	return out
+	return usages
 }
 
 // gpuUsage writes an account as a fact. Unobserved time is no process; see
@@ -149,8 +149,8 @@ func (c *Core) gpuUsage(account *attrib.Account) spec.GPUUsage {
 			min(account.Thermal+account.Power, account.Allocated),
 		), XIDs: account.XIDsOther, Has: account.Allocated > account.Unobserved,
 	}
-	for _, x := range account.XIDs {
-		usage.XIDs += x.Count
+	for _, xid := range account.XIDs {
+		usage.XIDs += xid.Count
 	}
 	switch {
 	case account.Share < whole:
@@ -173,7 +173,7 @@ func partOf(n, share int64) int64 { return n/whole*share + n%whole*share/whole }
 
 // Jobs lists what holds the node, for metrics.
 func (c *Core) Jobs() []JobOnNode {
-	var out []JobOnNode
+	var nodes []JobOnNode
 	for _, key := range c.sortedKeys() {
 		r := c.runs[key]
 		present := r.phase == living || r.phase == held || r.phase == closing
@@ -181,8 +181,8 @@ func (c *Core) Jobs() []JobOnNode {
 			continue
 		}
 		f := &r.facts
-		out = append(
-			out,
+		nodes = append(
+			nodes,
 			JobOnNode{
 				UID:       r.jobUID(),
 				Attempt:   key.Attempt,
@@ -198,13 +198,13 @@ func (c *Core) Jobs() []JobOnNode {
 			},
 		)
 	}
-	return out
+	return nodes
 }
 
 // Assignments lists who holds the simulated devices; a run that is measured
 // still does, so that its last reading is its own.
 func (c *Core) Assignments() []Assignment {
-	var out []Assignment
+	var assignments []Assignment
 	for _, key := range c.sortedKeys() {
 		r := c.runs[key]
 		if len(r.facts.GPUs)+len(r.facts.Shares) == 0 || r.from == 0 || r.phase < living ||
@@ -212,8 +212,8 @@ func (c *Core) Assignments() []Assignment {
 			continue
 		}
 		if len(r.facts.GPUs) > 0 {
-			out = append(
-				out,
+			assignments = append(
+				assignments,
 				Assignment{
 					Job:     r.jobUID(),
 					Attempt: key.Attempt,
@@ -223,21 +223,21 @@ func (c *Core) Assignments() []Assignment {
 				},
 			)
 		}
-		for _, p := range partsOf(r.facts.Shares) {
-			out = append(
-				out,
+		for _, part := range partsOf(r.facts.Shares) {
+			assignments = append(
+				assignments,
 				Assignment{
 					Job:     r.jobUID(),
 					Attempt: key.Attempt,
 					From:    r.from,
 					Load:    r.facts.Load,
-					UUIDs:   []string{p.UUID},
-					Share:   p.Share,
+					UUIDs:   []string{part.UUID},
+					Share:   part.Share,
 				},
 			)
 		}
 	}
-	return out
+	return assignments
 }
 
 // saved is the spool's content.
@@ -277,6 +277,7 @@ type savedRun struct {
 	Steps  spec.Usage   `json:"steps,omitzero"`
 	Summed int64        `json:"summed,omitempty"`
 	Extern *spec.Usage  `json:"extern,omitempty"`
+	Next   int32        `json:"next_step,omitempty"`
 }
 
 const savedVersion = 1
@@ -303,7 +304,7 @@ func (c *Core) Save(boot string) ([]byte, error) {
 		if r.phase != living && !hold && (r.phase != cleaning || r.unborn) {
 			continue
 		}
-		m := &r.memory
+		use := &r.memory
 		s.Runs = append(
 			s.Runs,
 			savedRun{
@@ -315,18 +316,19 @@ func (c *Core) Save(boot string) ([]byte, error) {
 				Env:    r.env,
 				From:   r.from,
 				Facts:  r.facts,
-				At:     m.at,
-				RSS:    m.rss,
-				Peak:   m.peak,
-				Seen:   m.seen,
-				VM:     m.vm,
-				KHz:    m.khz,
-				Whole:  m.whole,
-				Rest:   m.rest,
+				At:     use.at,
+				RSS:    use.rss,
+				Peak:   use.peak,
+				Seen:   use.seen,
+				VM:     use.vm,
+				KHz:    use.khz,
+				Whole:  use.whole,
+				Rest:   use.rest,
 				Signal: r.signal,
 				Steps:  r.steps,
 				Summed: r.summed,
 				Extern: r.extern,
+				Next:   r.next,
 			},
 		)
 	}
@@ -389,6 +391,7 @@ func (c *Core) Restore(data []byte, boot string) error {
 			steps:  sr.Steps,
 			summed: sr.Summed,
 			extern: sr.Extern,
+			next:   sr.Next,
 			memory: memoryUse{
 				at:    sr.At,
 				rss:   sr.RSS,

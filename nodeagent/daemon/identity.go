@@ -2,6 +2,8 @@ package daemon
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"google.golang.org/protobuf/proto"
 
@@ -37,6 +39,8 @@ func identityOf(launch *apiv1.Launch) identity {
 		TasksPerNode: launch.GetTasksPerNode(),
 		Launch:       launch.GetLaunch(),
 		Seq:          launch.GetSeq(),
+		Record:       launch.GetRecord(),
+		Credential:   launch.GetCredential(),
 	}
 	if launch.GetStep() == nil { // a step is nothing without its job
 		out.Order, _ = proto.Marshal(short) // what arrived as a message can be sent as one
@@ -142,15 +146,70 @@ func (c *Core) setUnknown(list []*apiv1.RunKey) {
 	}
 }
 
+// noteStep notes that a step of an attempt was here: an attempt that is adopted gives further
+// steps numbers above all of them, because keys of runs are never used twice.
+func (c *Core) noteStep(key plan.RunKey) {
+	if job := c.runs[jobKey(key)]; job != nil && key.Step >= 0 {
+		job.next = max(job.next, key.Step+1)
+	}
+}
+
+// Kept tells what the node kept of runs that the controller's ledger does not know, in order
+// of their keys.
+func (c *Core) Kept() []*apiv1.KeptOrder {
+	var kept []*apiv1.KeptOrder
+	for _, key := range c.sortedKeys() {
+		r := c.runs[key]
+		if !c.unknown[key] || r.phase == reported {
+			continue
+		}
+		out := &apiv1.KeptOrder{Run: wireKey(key), NextStep: r.next}
+		if len(r.order) > 0 {
+			out.Order = &apiv1.Launch{}
+			if err := proto.Unmarshal(r.order, out.Order); err != nil {
+				c.log.Error("the order that a run was started with cannot be read", aboutRun(r), "error", err)
+				out.Order = nil
+			}
+		}
+		kept = append(kept, out)
+	}
+	return kept
+}
+
+// awaitAdopted takes the order for a script that the controller has adopted and that this life
+// of the agent has not seen. It is never started: the shepherd's next list says whether it is
+// here.
+func (c *Core) awaitAdopted(key plan.RunKey) {
+	c.desired[key] = true
+	c.adopted[key] = true
+	c.fx.List = true
+}
+
+// missAdopted reports the adopted scripts that the shepherd does not know.
+func (c *Core) missAdopted() {
+	keys := slices.SortedFunc(maps.Keys(c.adopted), plan.RunKey.Compare)
+	clear(c.adopted)
+	for _, key := range keys {
+		if c.runs[key] == nil && c.recent.of[key] == nil {
+			c.noteExited(&plan.Exit{
+				Key:     key,
+				Failure: plan.Lost,
+				End:     c.clock(),
+				Message: "the node's shepherd does not know the adopted run any more",
+			})
+		}
+	}
+}
+
 // Held describes the runs that hold the node, in order of their keys.
 func (c *Core) Held() []*apiv1.HeldRun {
-	var out []*apiv1.HeldRun
-	for _, k := range c.Running() {
-		r := c.runs[k]
-		out = append(
-			out,
+	var runs []*apiv1.HeldRun
+	for _, key := range c.Running() {
+		r := c.runs[key]
+		runs = append(
+			runs,
 			&apiv1.HeldRun{
-				Run:     wireKey(k),
+				Run:     wireKey(key),
 				JobId:   uint32(r.facts.ID),
 				UserId:  r.user,
 				User:    r.facts.User,
@@ -160,5 +219,5 @@ func (c *Core) Held() []*apiv1.HeldRun {
 			},
 		)
 	}
-	return out
+	return runs
 }

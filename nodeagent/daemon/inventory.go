@@ -13,21 +13,21 @@ import (
 
 // allocatableDevices lists what of a device can be given to a job: the device, or
 // its instances where it is partitioned. Instances open the device's files.
-func allocatableDevices(d *device.Device) []device.Device {
-	if len(d.MIG) == 0 {
-		return []device.Device{*d}
+func allocatableDevices(gpu *device.Device) []device.Device {
+	if len(gpu.MIG) == 0 {
+		return []device.Device{*gpu}
 	}
-	out := make([]device.Device, len(d.MIG))
-	for i := range d.MIG {
-		m := &d.MIG[i]
-		out[i] = *d
-		out[i].UUID = m.UUID
-		out[i].MIG = nil
-		out[i].Model = d.Model + " MIG " + m.Profile
-		out[i].MemoryMiB = m.MemoryMiB
-		out[i].Type = m.Profile
+	devices := make([]device.Device, len(gpu.MIG))
+	for i := range gpu.MIG {
+		mig := &gpu.MIG[i]
+		devices[i] = *gpu
+		devices[i].UUID = mig.UUID
+		devices[i].MIG = nil
+		devices[i].Model = gpu.Model + " MIG " + mig.Profile
+		devices[i].MemoryMiB = mig.MemoryMiB
+		devices[i].Type = mig.Profile
 	}
-	return out
+	return devices
 }
 
 // gpuInventory writes devices as the controller registers them. Their types are what
@@ -35,7 +35,7 @@ func allocatableDevices(d *device.Device) []device.Device {
 // model's name, else by the only type there is. A device that does not answer
 // is left out: the node then has fewer than it declares, and says so.
 func gpuInventory(devices []device.Device, declared []spec.GRESSpec, provider string) []spec.GPU {
-	var out []spec.GPU
+	var gpus []spec.GPU
 	parted := slices.ContainsFunc(devices, func(d device.Device) bool { return len(d.MIG) > 0 })
 	for i := range devices {
 		d := &devices[i]
@@ -44,7 +44,7 @@ func gpuInventory(devices []device.Device, declared []spec.GRESSpec, provider st
 		}
 		for _, a := range allocatableDevices(d) {
 			gpu := spec.GPU{
-				Index:    uint32(len(out)),
+				Index:    uint32(len(gpus)),
 				UUID:     a.UUID,
 				Type:     gpuType(&a, declared),
 				Minor:    int32(a.Minor),
@@ -62,9 +62,14 @@ func gpuInventory(devices []device.Device, declared []spec.GRESSpec, provider st
 				if !parted {
 					gpu.Index = uint32(d.Index)
 				}
-				for k, l := range d.Links {
+				for k, link := range d.Links {
 					if k < len(devices) && !devices[k].Lost { // one for each of those that are registered
-						gpu.Links = append(gpu.Links, slices.Repeat([]int32{l.Closeness()}, len(allocatableDevices(&devices[k])))...)
+						gpu.Links = append(
+							gpu.Links,
+							slices.Repeat(
+								[]int32{link.Closeness()}, len(allocatableDevices(&devices[k])),
+							)...,
+						)
 					}
 				}
 			}
@@ -74,10 +79,10 @@ func gpuInventory(devices []device.Device, declared []spec.GRESSpec, provider st
 			for _, cpu := range a.CPUs {
 				gpu.CPUs = gpu.CPUs.Set(cpu)
 			}
-			out = append(out, gpu)
+			gpus = append(gpus, gpu)
 		}
 	}
-	return out
+	return gpus
 }
 
 // Changed takes an inventory that was read while the agent runs. Where it
@@ -88,24 +93,25 @@ func (c *Core) Changed(list []device.Device) bool {
 	list = c.Missed(list)
 	var what []string
 	for i := range list {
-		d := &list[i]
-		at := slices.IndexFunc(c.known, func(k device.Device) bool { return k.UUID == d.UUID })
+		gpu := &list[i]
+		at := slices.IndexFunc(c.known, func(k device.Device) bool { return k.UUID == gpu.UUID })
 		if at < 0 {
-			what = append(what, "GPU "+d.UUID+" is new")
+			what = append(what, "GPU "+gpu.UUID+" is new")
 			continue
 		}
 		old := &c.known[at]
-		switch was, is := partitionKey(old), partitionKey(d); {
-		case d.Lost && !old.Lost:
-			what = append(what, "GPU "+d.UUID+" is lost")
-		case d.Lost:
+		switch was, is := partitionKey(old), partitionKey(gpu); {
+		case gpu.Lost && !old.Lost:
+			what = append(what, "GPU "+gpu.UUID+" is lost")
+		case gpu.Lost:
 		case old.Lost:
-			what = append(what, "GPU "+d.UUID+" answers again")
+			what = append(what, "GPU "+gpu.UUID+" answers again")
 		case was != is:
-			what = append(what, "GPU "+d.UUID+" is partitioned anew")
+			what = append(what, "GPU "+gpu.UUID+" is partitioned anew")
 			c.reportFault(
-				spec.GPUFault{UUID: d.UUID, Kind: spec.GPUMIGChanged, At: c.clock(), Text: "now " +
-					describeProfiles(d) + ", was " + describeProfiles(old)},
+				spec.GPUFault{UUID: gpu.UUID, Kind: spec.GPUMIGChanged, At: c.clock(),
+					Text: "now " +
+						describeProfiles(gpu) + ", was " + describeProfiles(old)},
 			)
 		}
 	}
@@ -124,51 +130,51 @@ func (c *Core) Changed(list []device.Device) bool {
 // it: a driver may leave out what has fallen off the bus, and metrics must go on
 // saying that it is lost.
 func (c *Core) Missed(list []device.Device) []device.Device {
-	out := slices.Clone(list)
+	devices := slices.Clone(list)
 	for i := range c.known {
-		if d := c.known[i]; !slices.ContainsFunc(
+		if gpu := c.known[i]; !slices.ContainsFunc(
 			list,
-			func(l device.Device) bool { return l.UUID == d.UUID },
+			func(l device.Device) bool { return l.UUID == gpu.UUID },
 		) {
-			d.Lost = true
-			out = append(out, d)
+			gpu.Lost = true
+			devices = append(devices, gpu)
 		}
 	}
-	slices.SortStableFunc(out, func(a, b device.Device) int { return a.Index - b.Index })
-	return out
+	slices.SortStableFunc(devices, func(a, b device.Device) int { return a.Index - b.Index })
+	return devices
 }
 
 // partitionKey tells the instances of a device apart from others.
-func partitionKey(d *device.Device) string {
-	var b strings.Builder
-	for _, m := range d.MIG {
-		fmt.Fprintf(&b, "%s %s\n", m.UUID, m.Profile)
+func partitionKey(gpu *device.Device) string {
+	var text strings.Builder
+	for _, mig := range gpu.MIG {
+		fmt.Fprintf(&text, "%s %s\n", mig.UUID, mig.Profile)
 	}
-	return b.String()
+	return text.String()
 }
 
 // describeProfiles says how a device is partitioned.
-func describeProfiles(d *device.Device) string {
-	if len(d.MIG) == 0 {
+func describeProfiles(gpu *device.Device) string {
+	if len(gpu.MIG) == 0 {
 		return "whole"
 	}
-	names := make([]string, len(d.MIG))
-	for i := range d.MIG {
-		names[i] = d.MIG[i].Profile
+	names := make([]string, len(gpu.MIG))
+	for i := range gpu.MIG {
+		names[i] = gpu.MIG[i].Profile
 	}
 	return strings.Join(names, " ")
 }
 
-func gpuType(d *device.Device, declared []spec.GRESSpec) string {
+func gpuType(gpu *device.Device, declared []spec.GRESSpec) string {
 	var types []string
 	for i := range declared {
 		gres := &declared[i]
 		if gres.Name != "gpu" || gres.Type == "" {
 			continue
 		}
-		if gres.Files != "" && len(d.Files) > 0 {
+		if gres.Files != "" && len(gpu.Files) > 0 {
 			if files, err := DeviceFiles(gres.Files); err == nil &&
-				slices.Contains(files, d.Files[0]) {
+				slices.Contains(files, gpu.Files[0]) {
 				return gres.Type
 			}
 		}
@@ -177,20 +183,21 @@ func gpuType(d *device.Device, declared []spec.GRESSpec) string {
 		}
 	}
 	for _, t := range types { // an instance's type is its profile; sites put the model before it
-		if d.Type != "" && strings.HasSuffix(t, "_"+d.Type) {
+		if gpu.Type != "" && strings.HasSuffix(t, "_"+gpu.Type) {
 			return t
 		}
 	}
-	if d.Type != "" {
+	if gpu.Type != "" {
 		for _, t := range types {
-			if len(d.MIG) == 0 && strings.Contains(strings.ToLower(d.Type), strings.ToLower(t)) &&
-				!slices.Contains(types, d.Type) {
+			if len(gpu.MIG) == 0 &&
+				strings.Contains(strings.ToLower(gpu.Type), strings.ToLower(t)) &&
+				!slices.Contains(types, gpu.Type) {
 				return t // 1g.10gb for an instance of 1g.10gb+me
 			}
 		}
-		return d.Type
+		return gpu.Type
 	}
-	model := strings.ToLower(d.Model)
+	model := strings.ToLower(gpu.Model)
 	for _, t := range types {
 		if strings.Contains(model, strings.ToLower(t)) {
 			return t

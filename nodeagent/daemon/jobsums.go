@@ -28,9 +28,9 @@ func (s *jobSums) addReading(list []plan.Usage) []JobUsage {
 		addUsage(sums[k], &list[i])
 	}
 	gone := map[attempt]plan.Usage{}
-	for k, u := range s.gone {
+	for k, usage := range s.gone {
 		if sums[k] != nil {
-			gone[k] = u
+			gone[k] = usage
 		}
 	}
 	for key, usage := range s.last {
@@ -45,14 +45,14 @@ func (s *jobSums) addReading(list []plan.Usage) []JobUsage {
 		}
 	}
 	s.last, s.gone = now, gone
-	out := make([]JobUsage, 0, len(order))
+	usages := make([]JobUsage, 0, len(order))
 	for _, k := range order {
-		if u, some := gone[k]; some {
-			addUsage(sums[k], &u)
+		if usage, some := gone[k]; some {
+			addUsage(sums[k], &usage)
 		}
-		out = append(out, JobUsage{UID: k.job, Attempt: k.try, Usage: *sums[k]})
+		usages = append(usages, JobUsage{UID: k.job, Attempt: k.try, Usage: *sums[k]})
 	}
-	return out
+	return usages
 }
 
 func addUsage(sum, usage *plan.Usage) {

@@ -12,8 +12,8 @@ import (
 // shepherd, which enforces them: an agent that is stopped or dead changes nothing.
 
 // leaseOf reads the lease of an order.
-func leaseOf(l *apiv1.Launch) plan.Lease {
-	lease := l.GetLease()
+func leaseOf(launch *apiv1.Launch) plan.Lease {
+	lease := launch.GetLease()
 	return plan.Lease{
 		From:   int64(lease.GetFrom()),
 		Length: spec.Span(lease.GetLength()),

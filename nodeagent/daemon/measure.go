@@ -21,8 +21,8 @@ type attempt struct {
 // is known here.
 func (a *Agent) measureFor(ctx context.Context, s *session, measure *apiv1.Measure) {
 	want := map[attempt]bool{}
-	for _, k := range measure.GetAttempts() {
-		want[attempt{spec.JobUID(k.GetJobUid()), k.GetAttempt()}] = true
+	for _, key := range measure.GetAttempts() {
+		want[attempt{spec.JobUID(key.GetJobUid()), key.GetAttempt()}] = true
 	}
 	a.inbox.putItems(func() {
 		keys := a.core.livingRuns(want)
@@ -54,21 +54,21 @@ func (a *Agent) measureFor(ctx context.Context, s *session, measure *apiv1.Measu
 
 // livingRuns lists the runs of some attempts that have begun and not ended.
 func (c *Core) livingRuns(want map[attempt]bool) []plan.RunKey {
-	var out []plan.RunKey
-	for _, k := range c.sortedKeys() {
-		if r := c.runs[k]; r.phase == living && r.from != 0 &&
-			want[attempt{r.jobUID(), k.Attempt}] {
-			out = append(out, k)
+	var keys []plan.RunKey
+	for _, key := range c.sortedKeys() {
+		if r := c.runs[key]; r.phase == living && r.from != 0 &&
+			want[attempt{r.jobUID(), key.Attempt}] {
+			keys = append(keys, key)
 		}
 	}
-	return out
+	return keys
 }
 
 // Measure takes readings of living runs and tells what these have used up to
 // now, with their GPUs.
 func (c *Core) Measure(at spec.Instant, list []plan.Usage) []*apiv1.Measurement {
 	c.Usage(at, list)
-	var out []*apiv1.Measurement
+	var measurements []*apiv1.Measurement
 	for i := range list {
 		usage := &list[i]
 		r := c.runs[usage.Key]
@@ -98,14 +98,14 @@ func (c *Core) Measure(at spec.Instant, list []plan.Usage) []*apiv1.Measurement 
 				now.EnergyMJ, now.HasEnergy = account.MJ, true
 			}
 		}
-		for _, a := range c.book.Accounts() {
-			if a.Key.Job == r.jobUID() && a.Key.Attempt == usage.Key.Attempt &&
+		for _, account := range c.book.Accounts() {
+			if account.Key.Job == r.jobUID() && account.Key.Attempt == usage.Key.Attempt &&
 				usage.Key.Step == plan.StepBatch {
-				now.GPUs = append(now.GPUs, c.gpuUsage(&a))
+				now.GPUs = append(now.GPUs, c.gpuUsage(&account))
 			}
 		}
-		out = append(
-			out,
+		measurements = append(
+			measurements,
 			&apiv1.Measurement{
 				Run:    wireKey(usage.Key),
 				At:     int64(at),
@@ -118,5 +118,5 @@ func (c *Core) Measure(at spec.Instant, list []plan.Usage) []*apiv1.Measurement 
 			},
 		)
 	}
-	return out
+	return measurements
 }

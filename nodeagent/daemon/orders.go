@@ -69,16 +69,27 @@ func (c *Core) takeLaunch(key plan.RunKey, launch *apiv1.Launch) {
 		return
 	}
 	r := c.runs[key]
+	if r == nil && launch.GetAdopted() && launch.GetBatch() {
+		c.awaitAdopted(key)
+		return
+	}
 	if r != nil {
 		if c.hasConflict(key, r.launch, identity) {
 			return
 		}
 		c.desired[key] = true
+		delete(c.unknown, key) // it may have been adopted
 		r.wanted = true
 		c.defersAgain(r, launch)
 		if r.phase == living && len(r.facts.GPUs) == 0 {
 			if job, err := c.readLaunch(key, launch); err == nil {
+				display := r.facts.Display
 				r.facts = c.factsOf(job, launch)
+				r.facts.Display = display
+				if r.facts.X11 && len(display) == 0 { // it is not known any more
+					r.group = job.GID
+					c.askDisplay(r)
+				}
 				if r.env == nil {
 					r.env = plan.ScriptEnv(job, &c.cfg.Node)
 				}
@@ -96,7 +107,9 @@ func (c *Core) takeLaunch(key plan.RunKey, launch *apiv1.Launch) {
 		since:  c.clock(),
 		launch: identity.Launch,
 		seq:    identity.Seq,
+		order:  identity.Order,
 		user:   launch.GetJob().GetUserId(),
+		group:  launch.GetJob().GetGroupId(),
 		tells:  launch.GetTellPrepared(),
 		waits:  launch.GetDefer(),
 	}
@@ -136,6 +149,9 @@ func (c *Core) prepareRun(r *run, job *plan.Job) {
 		c.beginExtern(r, job)
 		return
 	}
+	if r.facts.X11 && r.spec != nil {
+		r.spec.Notices = append(r.spec.Notices, noDisplay+"its agent does not know PrologFlags=X11")
+	}
 	c.runProlog(r)
 }
 
@@ -174,11 +190,11 @@ func (c *Core) endEarlier(key plan.RunKey) {
 
 // specifyBatch prepares the batch script.
 func (c *Core) specifyBatch(r *run, job *plan.Job) {
-	rs, warnings := plan.Batch(job, &c.cfg.Node)
+	runSpec, warnings := plan.Batch(job, &c.cfg.Node)
 	for _, w := range warnings {
 		c.log.Warn("a job cannot have all it asks for", aboutRun(r), "problem", w)
 	}
-	r.spec = &rs
+	r.spec = &runSpec
 }
 
 // beginRun hands a run to the launcher, or holds the part without a script. Where
@@ -201,7 +217,7 @@ func (c *Core) beginRun(r *run) {
 }
 
 // Prepared takes the end of a prolog; why is empty when it went well.
-func (c *Core) Prepared(key plan.RunKey, why string) {
+func (c *Core) Prepared(key plan.RunKey, reason string) {
 	r := c.runs[key]
 	switch {
 	case r == nil || r.phase != preparing:
@@ -216,15 +232,17 @@ func (c *Core) Prepared(key plan.RunKey, why string) {
 				Message: "ended before it began",
 			},
 		)
-	case why != "":
+	case reason != "":
 		c.log.Error(
 			"a job is not started: the prolog failed",
 			aboutRun(r),
 			"why",
-			why,
+			reason,
 		)
-		c.reportFailed(r, refusal{text: why, drain: true, hold: true}, 0)
-		c.endUnbegun(r, &plan.Exit{Key: key, Code: 1, Start: r.since, End: c.clock(), Message: why})
+		c.reportFailed(r, refusal{text: reason, drain: true, hold: true}, 0)
+		c.endUnbegun(
+			r, &plan.Exit{Key: key, Code: 1, Start: r.since, End: c.clock(), Message: reason},
+		)
 	default:
 		c.notePrepared(r)
 	}
@@ -273,20 +291,20 @@ func (c *Core) readLaunch(key plan.RunKey, launch *apiv1.Launch) (*plan.Job, err
 	if err != nil {
 		return nil, fmt.Errorf("the order's tasks: %w", err)
 	}
-	for _, h := range launch.GetComponents() {
+	for _, component := range launch.GetComponents() {
 		out.Components = append(
 			out.Components,
 			plan.Component{
-				ID:           uint64(h.GetJobId()),
-				Partition:    h.GetPartition(),
-				Nodes:        h.GetNodes(),
-				Tasks:        h.GetTasks(),
-				NumNodes:     h.GetNumNodes(),
-				CPUsPerNode:  h.GetCpusPerNode(),
-				TasksPerNode: h.GetTasksPerNode(),
-				Mem:          h.GetMem(),
-				CPUsPerTask:  h.GetCpusPerTask(),
-				MemPerCPU:    h.GetMemPerCpu(),
+				ID:           uint64(component.GetJobId()),
+				Partition:    component.GetPartition(),
+				Nodes:        component.GetNodes(),
+				Tasks:        component.GetTasks(),
+				NumNodes:     component.GetNumNodes(),
+				CPUsPerNode:  component.GetCpusPerNode(),
+				TasksPerNode: component.GetTasksPerNode(),
+				Mem:          component.GetMem(),
+				CPUsPerTask:  component.GetCpusPerTask(),
+				MemPerCPU:    component.GetMemPerCpu(),
 			},
 		)
 	}
@@ -435,6 +453,7 @@ func (c *Core) factsOf(job *plan.Job, launch *apiv1.Launch) facts {
 		Partition: job.Partition,
 		CPUs:      here.CPUs.Count(),
 		MemoryMiB: here.Mem,
+		X11:       job.Spec.X11.Reaches(job.Index, len(job.TasksOnNode)),
 	}
 	switch every := job.Spec.SampleEvery; {
 	case every == spec.Infinite:
@@ -442,11 +461,14 @@ func (c *Core) factsOf(job *plan.Job, launch *apiv1.Launch) facts {
 	case every > 0: // no oftener than anybody looks
 		f.Every = max(every, (c.cfg.Interval+spec.Second-1)/spec.Second*spec.Second)
 	}
-	for _, g := range here.GPUs {
-		f.GPUs = append(f.GPUs, g.UUID)
+	for _, gpu := range here.GPUs {
+		f.GPUs = append(f.GPUs, gpu.UUID)
 	}
-	for _, s := range here.Shares {
-		f.Shares = append(f.Shares, share{UUID: s.UUID, Name: s.Name, N: s.N, Of: s.Of})
+	for _, gpuShare := range here.Shares {
+		f.Shares = append(
+			f.Shares,
+			share{UUID: gpuShare.UUID, Name: gpuShare.Name, N: gpuShare.N, Of: gpuShare.Of},
+		)
 	}
 	if len(f.GPUs) > 0 {
 		f.Freq = cmp.Or(job.Spec.GPUFreq, c.cfg.GPUFreq)
@@ -459,20 +481,20 @@ func (c *Core) factsOf(job *plan.Job, launch *apiv1.Launch) facts {
 
 // Launched takes the shepherd's answers.
 func (c *Core) Launched(results []plan.LaunchResult) {
-	for _, res := range results {
-		c.memory.Launched(res)
-		r := c.runs[res.Key]
+	for _, result := range results {
+		c.memory.Launched(result)
+		r := c.runs[result.Key]
 		if r == nil || r.phase != asked {
 			continue // its start or its end was quicker
 		}
-		switch res.Status {
+		switch result.Status {
 		case plan.Accepted, plan.Known:
 			c.noteLive(r)
 		case plan.Ended:
-			c.noteExited(&plan.Exit{Key: res.Key, Failure: plan.Lost, End: c.clock(),
+			c.noteExited(&plan.Exit{Key: result.Key, Failure: plan.Lost, End: c.clock(),
 				Message: "the run was over and its end confirmed before; how it ended is not known here any more"})
 		case plan.Refused:
-			c.refusedBy(r, res)
+			c.refusedBy(r, result)
 		}
 	}
 }
@@ -480,8 +502,8 @@ func (c *Core) Launched(results []plan.LaunchResult) {
 // patience is how long a run waits for a shepherd that cannot take it now.
 const patience = 60 * spec.Second
 
-func (c *Core) refusedBy(r *run, res plan.LaunchResult) {
-	passing := res.Code == plan.RefusedDisk || res.Code == plan.RefusedDraining
+func (c *Core) refusedBy(r *run, result plan.LaunchResult) {
+	passing := result.Code == plan.RefusedDisk || result.Code == plan.RefusedDraining
 	switch {
 	case r.term != nil:
 		c.reportCancelled(r)
@@ -490,7 +512,7 @@ func (c *Core) refusedBy(r *run, res plan.LaunchResult) {
 	default:
 		c.refuseRun(
 			r,
-			refusal{text: res.Reason, drain: passing},
+			refusal{text: result.Reason, drain: passing},
 		) // what did not pass is the node's trouble
 	}
 }
@@ -518,8 +540,8 @@ func (c *Core) noteBegan(r *run, at spec.Instant) {
 }
 
 // Withdrawn tells that the shepherd was never asked for a run that is to end.
-func (c *Core) Withdrawn(k plan.RunKey) {
-	if r := c.runs[k]; r != nil && r.phase == asked {
+func (c *Core) Withdrawn(key plan.RunKey) {
+	if r := c.runs[key]; r != nil && r.phase == asked {
 		c.reportCancelled(r)
 	}
 }
@@ -570,7 +592,7 @@ func (c *Core) endRun(r *run, terminate *plan.Terminate) {
 		r.term = terminate
 	}
 	switch r.phase {
-	case containing, deferred:
+	case containing, displaying, deferred:
 		c.endUnbegun(
 			r,
 			&plan.Exit{
@@ -605,19 +627,19 @@ func (c *Core) endRun(r *run, terminate *plan.Terminate) {
 }
 
 // noticeLine is the line that a job finds in its error output.
-func (c *Core) noticeLine(r *run, why string) string {
+func (c *Core) noticeLine(r *run, reason string) string {
 	if !r.facts.Batch && !r.isStep() || r.isExtern() {
 		return ""
 	}
 	at := time.Unix(c.clock().Unix(), 0).In(c.locationOf()).Format("2006-01-02T15:04:05")
-	if why != "" {
-		why = " " + why
+	if reason != "" {
+		reason = " " + reason
 	}
 	what := fmt.Sprintf("JOB %d", r.facts.ID)
 	if r.isStep() {
 		what = fmt.Sprintf("STEP %d.%d", r.facts.ID, r.key.Step)
 	}
-	return fmt.Sprintf("*** %s ON %s CANCELLED AT %s%s ***", what, c.cfg.Node.Name, at, why)
+	return fmt.Sprintf("*** %s ON %s CANCELLED AT %s%s ***", what, c.cfg.Node.Name, at, reason)
 }
 
 func (c *Core) locationOf() *time.Location {
@@ -649,7 +671,7 @@ func (c *Core) passSignal(key plan.RunKey, signal *apiv1.SignalRun) {
 		sig.Scope = plan.ScopeRun
 	}
 	switch r.phase {
-	case queued, identifying, containing, preparing, deferred, tuning, asked:
+	case queued, identifying, containing, displaying, preparing, deferred, tuning, asked:
 		r.early = append(r.early, sig)
 	case living:
 		c.fx.Signal = append(c.fx.Signal, sig)

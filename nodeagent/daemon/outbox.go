@@ -32,12 +32,12 @@ func (o *outbox) addReport(report *apiv1.Report, key plan.RunKey, last bool) {
 
 // take gives what is to be sent now.
 func (o *outbox) take() []*apiv1.Report {
-	var out []*apiv1.Report
+	var reports []*apiv1.Report
 	for _, p := range o.queue[o.sent:] {
-		out = append(out, p.report)
+		reports = append(reports, p.report)
 	}
 	o.sent = len(o.queue)
-	return out
+	return reports
 }
 
 // rewindReports lets everything be sent again: there is a new connection.
@@ -56,16 +56,16 @@ func (o *outbox) ackReports(upTo uint64) []posted {
 	return acked
 }
 
-func wireKey(k plan.RunKey) *apiv1.RunKey {
-	return &apiv1.RunKey{JobUid: k.Job, Attempt: k.Attempt, Step: k.Step, Epoch: k.Epoch}
+func wireKey(key plan.RunKey) *apiv1.RunKey {
+	return &apiv1.RunKey{JobUid: key.Job, Attempt: key.Attempt, Step: key.Step, Epoch: key.Epoch}
 }
 
-func runKey(k *apiv1.RunKey) plan.RunKey {
+func runKey(key *apiv1.RunKey) plan.RunKey {
 	return plan.RunKey{
-		Job:     k.GetJobUid(),
-		Attempt: k.GetAttempt(),
-		Step:    k.GetStep(),
-		Epoch:   k.GetEpoch(),
+		Job:     key.GetJobUid(),
+		Attempt: key.GetAttempt(),
+		Step:    key.GetStep(),
+		Epoch:   key.GetEpoch(),
 	}
 }
 

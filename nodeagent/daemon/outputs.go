@@ -9,7 +9,7 @@ import (
 // Outputs reads files that jobs write, with the rights of their users. The error is
 // for the user of the job.
 type Outputs interface {
-	Read(ctx context.Context, ask OutputAsk) (OutputPart, error)
+	Read(ctx context.Context, request OutputAsk) (OutputPart, error)
 }
 
 // OutputAsk is a part of a file of a user.
@@ -31,11 +31,11 @@ type OutputPart struct {
 
 // readFor answers a question about a file while others go on. Who may ask is for
 // the controller to decide; the reader refuses what is not a file of that user.
-func (a *Agent) readFor(ctx context.Context, s *session, ask *apiv1.ReadFile) {
-	answer := func(out *apiv1.FileRead) {
-		out.Ask = ask.GetAsk()
+func (a *Agent) readFor(ctx context.Context, s *session, request *apiv1.ReadFile) {
+	answer := func(read *apiv1.FileRead) {
+		read.Ask = request.GetAsk()
 		a.inbox.putItems(func() {
-			s.sendMessage(&apiv1.AgentMessage{Kind: &apiv1.AgentMessage_FileRead{FileRead: out}})
+			s.sendMessage(&apiv1.AgentMessage{Kind: &apiv1.AgentMessage_FileRead{FileRead: read}})
 		})
 	}
 	if a.deps.Outputs == nil {
@@ -44,12 +44,12 @@ func (a *Agent) readFor(ctx context.Context, s *session, ask *apiv1.ReadFile) {
 	}
 	a.wg.Go(func() {
 		part, err := a.deps.Outputs.Read(ctx, OutputAsk{
-			Path:   ask.GetPath(),
-			UID:    ask.GetUserId(),
-			GID:    ask.GetGroupId(),
-			Groups: ask.GetGroups(),
-			From:   ask.GetFrom(),
-			Most:   ask.GetMost(),
+			Path:   request.GetPath(),
+			UID:    request.GetUserId(),
+			GID:    request.GetGroupId(),
+			Groups: request.GetGroups(),
+			From:   request.GetFrom(),
+			Most:   request.GetMost(),
 		})
 		if err != nil {
 			answer(&apiv1.FileRead{Problem: err.Error()})

@@ -88,7 +88,7 @@ func (l *launches) withdrawRun(key plan.RunKey) bool {
 func (l *launches) nextRuns() []plan.RunSpec {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var out []plan.RunSpec
+	var runs []plan.RunSpec
 	bytes := 0
 	for i := range l.items {
 		spec := &l.items[i].spec
@@ -96,16 +96,16 @@ func (l *launches) nextRuns() []plan.RunSpec {
 			bytes += len(e)
 		}
 		bytes += len(spec.Script)
-		if len(out) > 0 && (len(out) == launchRuns || bytes > launchBytes) {
+		if len(runs) > 0 && (len(runs) == launchRuns || bytes > launchBytes) {
 			break
 		}
-		out = append(out, *spec)
+		runs = append(runs, *spec)
 	}
-	l.items = l.items[len(out):]
+	l.items = l.items[len(runs):]
 	if len(l.items) > 0 {
 		putToken(l.wake)
 	}
-	return out
+	return runs
 }
 
 // putBack puts runs back in front: nobody knows whether the shepherd has them.

@@ -121,28 +121,28 @@ func (c *Core) Abandoned(spaces []plan.RunKey) []plan.RunKey {
 		return nil
 	}
 	known := make(map[plan.RunKey]bool, len(c.runs))
-	for k := range c.runs {
-		known[jobKey(k)] = true
+	for key := range c.runs {
+		known[jobKey(key)] = true
 	}
-	var out []plan.RunKey
-	for _, k := range spaces {
-		if !known[k] && !c.wantsAttempt(k) && !c.unknown[k] {
-			out = append(out, k)
+	var keys []plan.RunKey
+	for _, key := range spaces {
+		if !known[key] && !c.wantsAttempt(key) && !c.unknown[key] {
+			keys = append(keys, key)
 		}
 	}
-	return out
+	return keys
 }
 
 // Cleaned takes the end of an epilog; why is empty when it went well.
-func (c *Core) Cleaned(key plan.RunKey, why string) {
+func (c *Core) Cleaned(key plan.RunKey, reason string) {
 	r := c.runs[key]
 	if r == nil || r.phase != cleaning {
 		return
 	}
-	if why != "" {
-		c.log.Error("the epilog failed", aboutRun(r), "why", why)
+	if reason != "" {
+		c.log.Error("the epilog failed", aboutRun(r), "why", reason)
 	}
-	c.giveNodeBack(r, why)
+	c.giveNodeBack(r, reason)
 }
 
 // giveNodeBack gives the node back.
@@ -269,7 +269,7 @@ func (c *Core) reportFailed(r *run, why refusal, code int32) {
 }
 
 // queueReport queues a report; the last one of a run ends its part here.
-func (c *Core) queueReport(r *run, m *apiv1.Report, last bool) {
+func (c *Core) queueReport(r *run, message *apiv1.Report, last bool) {
 	if last {
 		c.closeAccounts(r)
 		r.phase = reported
@@ -277,7 +277,7 @@ func (c *Core) queueReport(r *run, m *apiv1.Report, last bool) {
 		r.retry = false
 		c.fx.Jobs = true
 	}
-	c.outbox.addReport(m, r.key, last)
+	c.outbox.addReport(message, r.key, last)
 	c.fx.Send = true
 }
 
@@ -301,11 +301,11 @@ func (c *Core) repeatEnd(key plan.RunKey, last *apiv1.Report) {
 			return // on its way
 		}
 	}
-	m, ok := proto.Clone(last).(*apiv1.Report)
+	message, ok := proto.Clone(last).(*apiv1.Report)
 	if !ok {
 		return
 	}
-	c.outbox.addReport(m, key, true)
+	c.outbox.addReport(message, key, true)
 	c.fx.Send = true
 }
 
@@ -318,11 +318,11 @@ func (c *Core) releaseRun(r *run) {
 
 // validText is what may stand in a report: the words of a user's script need not be
 // UTF-8, and a message that is not cannot be sent.
-func validText(s string) string { return strings.ToValidUTF8(s, "\ufffd") }
+func validText(text string) string { return strings.ToValidUTF8(text, "\ufffd") }
 
 // runEnded writes an exit as the controller learns it.
 func runEnded(exit *plan.Exit) *apiv1.RunEnded {
-	out := &apiv1.RunEnded{
+	ended := &apiv1.RunEnded{
 		Started:    int64(exit.Start),
 		Ended:      int64(exit.End),
 		ExitCode:   exit.Code,
@@ -331,13 +331,13 @@ func runEnded(exit *plan.Exit) *apiv1.RunEnded {
 		Oom:        exit.OOM,
 		Detail:     validText(exit.Message),
 	}
-	if out.Started == 0 {
-		out.Started = out.Ended
+	if ended.Started == 0 {
+		ended.Started = ended.Ended
 	}
-	if out.Unknown {
-		out.ExitCode, out.ExitSignal = 0, 0
+	if ended.Unknown {
+		ended.ExitCode, ended.ExitSignal = 0, 0
 	}
-	return out
+	return ended
 }
 
 // memoryUse is the integral of a run's memory.

@@ -9,13 +9,13 @@ import (
 // rereadFor reads the configuration again, takes over what can change while the agent
 // runs, and answers. A job that has begun keeps the programs that it began with, but for
 // its epilog.
-func (a *Agent) rereadFor(ctx context.Context, s *session, ask uint64) {
+func (a *Agent) rereadFor(ctx context.Context, s *session, request uint64) {
 	if a.deps.Reread == nil {
 		return
 	}
 	a.wg.Go(func() {
 		got, err := a.deps.Reread(ctx)
-		answer := &apiv1.ConfigRead{Ask: ask, Restart: got.Restart}
+		answer := &apiv1.ConfigRead{Ask: request, Restart: got.Restart}
 		if err != nil {
 			a.log.Error("the new configuration cannot be read; the old one stays", "error", err)
 			answer.Failed = err.Error()

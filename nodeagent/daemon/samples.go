@@ -5,45 +5,10 @@ import (
 	"sync"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/internal/wire/gpuseries"
 	"github.com/musterhpc/muster/nodeagent/gpu/device"
 	"github.com/musterhpc/muster/spec"
 )
-
-// sampleField ties a field of the devices to its list in a series.
-type sampleField struct {
-	field device.Field
-	scale int64 // of the device's number to one of the series
-	list  func(*apiv1.GpuSeries) *[]int64
-}
-
-// sampleFields are what samples keep of a reading.
-//
-//muster:table one entry for each list of a series
-func sampleFields() []sampleField {
-	type s = apiv1.GpuSeries
-	return []sampleField{
-		{device.GPUUtil, 1, func(g *s) *[]int64 { return &g.Util }},
-		{device.MemCopyUtil, 1, func(g *s) *[]int64 { return &g.MemUtil }},
-		{device.GraphicsActive, device.Ratio / 1000, func(g *s) *[]int64 { return &g.Engine }},
-		{device.SMActive, device.Ratio / 1000, func(g *s) *[]int64 { return &g.Sm }},
-		{device.SMOccupancy, device.Ratio / 1000, func(g *s) *[]int64 { return &g.Occupancy }},
-		{device.TensorActive, device.Ratio / 1000, func(g *s) *[]int64 { return &g.Tensor }},
-		{device.DRAMActive, device.Ratio / 1000, func(g *s) *[]int64 { return &g.Dram }},
-		{device.FBUsed, 1, func(g *s) *[]int64 { return &g.Memory }},
-		{device.PowerUsage, 1000, func(g *s) *[]int64 { return &g.Power }},
-		{device.TotalEnergy, 1000, func(g *s) *[]int64 { return &g.Energy }},
-		{device.GPUTemp, 1, func(g *s) *[]int64 { return &g.Temp }},
-		{device.MemoryTemp, 1, func(g *s) *[]int64 { return &g.MemTemp }},
-		{device.SMClock, 1, func(g *s) *[]int64 { return &g.SmClock }},
-		{device.MemClock, 1, func(g *s) *[]int64 { return &g.MemClock }},
-		{device.ClockReasons, 1, func(g *s) *[]int64 { return &g.Throttle }},
-		{device.PCIeTxBytes, 1_000_000, func(g *s) *[]int64 { return &g.PcieTx }},
-		{device.PCIeRxBytes, 1_000_000, func(g *s) *[]int64 { return &g.PcieRx }},
-		{device.NVLinkTxBytes, 1_000_000, func(g *s) *[]int64 { return &g.NvlinkTx }},
-		{device.NVLinkRxBytes, 1_000_000, func(g *s) *[]int64 { return &g.NvlinkRx }},
-		{device.XIDErrors, 1, func(g *s) *[]int64 { return &g.Xid }},
-	}
-}
 
 // noSample stands for what was not measured.
 const noSample = -1
@@ -53,13 +18,16 @@ const noSample = -1
 func SampleReading(gpu *apiv1.GpuSeries, at int64, reading *device.Reading, processes int64) {
 	gpu.At = append(gpu.At, at)
 	gpu.Processes = append(gpu.Processes, processes)
-	for _, field := range sampleFields() {
-		v := int64(noSample)
-		if n, ok := reading.Get(field.field); ok && n >= 0 {
-			v = (n + field.scale/2) / field.scale
+	for _, figure := range gpuseries.Figures() {
+		if figure.Field == 0 {
+			continue // the processes, above
 		}
-		list := field.list(gpu)
-		*list = append(*list, v)
+		value := int64(noSample)
+		if n, ok := reading.Get(figure.Field); ok && n >= 0 {
+			value = (n + figure.Scale/2) / figure.Scale
+		}
+		list := figure.List(gpu)
+		*list = append(*list, value)
 	}
 }
 
@@ -155,12 +123,12 @@ type sampleBatchOf struct {
 func (q *sampleQueue) putSamples(gpus []*apiv1.GpuSeries, usage []*apiv1.UsageSeries) (lost int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, g := range gpus {
-		q.openBatch().addReading(g)
+	for _, series := range gpus {
+		q.openBatch().addReading(series)
 		q.rows++
 	}
-	for _, u := range usage {
-		q.openBatch().addUsage(u)
+	for _, series := range usage {
+		q.openBatch().addUsage(series)
 		q.rows++
 	}
 	for i := 0; q.rows > samplesMost && i < len(q.batches); {
@@ -193,14 +161,10 @@ func (b *sampleBatchOf) addReading(gpu *apiv1.GpuSeries) {
 		if !isSameDevice(series, gpu) || !isSameHolder(series, gpu) {
 			continue
 		}
-		series.At, series.Processes = append(
-			series.At,
-			gpu.At...), append(
-			series.Processes,
-			gpu.Processes...)
-		for _, f := range sampleFields() {
-			list := f.list(series)
-			*list = append(*list, *f.list(gpu)...)
+		series.At = append(series.At, gpu.At...)
+		for _, figure := range gpuseries.Figures() {
+			list := figure.List(series)
+			*list = append(*list, *figure.List(gpu)...)
 		}
 		return
 	}
@@ -309,7 +273,7 @@ func (a *Agent) shipBatch(ctx context.Context, batch *sampleBatchOf) error {
 type Samples interface {
 	// Put returns when they are stored. It may be called again with the same
 	// ones; it ends with the context.
-	Put(ctx context.Context, req *apiv1.PutGpuSamplesRequest) error
+	Put(ctx context.Context, request *apiv1.PutGpuSamplesRequest) error
 }
 
 // holdsGPU tells whether a run was given a GPU.

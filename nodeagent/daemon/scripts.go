@@ -10,32 +10,32 @@ import (
 
 // runScripts runs prologs and epilogs, each in a goroutine of its own. What an
 // agent that ends has begun is ended, and run again by the next.
-func (a *Agent) runScripts(ctx context.Context, fx *Effects) {
-	for _, script := range fx.Prepare {
+func (a *Agent) runScripts(ctx context.Context, effects *Effects) {
+	for _, script := range effects.Prepare {
 		run, abort := context.WithCancel(ctx)
 		a.aborts[script.Key] = abort
 		a.runScript(
 			ctx,
 			script,
 			func() error { return a.deps.Scripts.Prolog(run, script.Env, a.placeIn(run, script.In)) },
-			func(why string) {
+			func(reason string) {
 				abort()
 				delete(a.aborts, script.Key)
-				a.core.Prepared(script.Key, why)
+				a.core.Prepared(script.Key, reason)
 			},
 		)
 	}
-	for _, k := range fx.Abort {
-		if abort := a.aborts[k]; abort != nil {
+	for _, key := range effects.Abort {
+		if abort := a.aborts[key]; abort != nil {
 			abort()
 		}
 	}
-	for _, s := range fx.Clean {
+	for _, script := range effects.Clean {
 		a.runScript(
 			ctx,
-			s,
-			func() error { return a.cleanJob(ctx, s) },
-			func(why string) { a.core.Cleaned(s.Key, why) },
+			script,
+			func() error { return a.cleanJob(ctx, script) },
+			func(reason string) { a.core.Cleaned(script.Key, reason) },
 		)
 	}
 }
@@ -91,9 +91,9 @@ func (a *Agent) sweepSpaces(ctx context.Context, spaces []plan.RunKey) {
 	}
 	a.sweeping = true
 	a.wg.Go(func() {
-		for _, k := range left {
-			a.log.Info("private folders of a job that is over are removed", aboutKey(k, 0))
-			a.vacateSpace(ctx, k)
+		for _, key := range left {
+			a.log.Info("private folders of a job that is over are removed", aboutKey(key, 0))
+			a.vacateSpace(ctx, key)
 		}
 		a.inbox.putItems(func() { a.sweeping = false })
 	})
@@ -104,7 +104,7 @@ func (a *Agent) runScript(
 	ctx context.Context,
 	script Script,
 	do func() error,
-	tell func(why string),
+	tell func(reason string),
 ) {
 	a.wg.Go(func() {
 		began := a.deps.Clock.Now()
@@ -120,10 +120,10 @@ func (a *Agent) runScript(
 			"error",
 			err,
 		)
-		why := ""
+		reason := ""
 		if err != nil {
-			why = err.Error()
+			reason = err.Error()
 		}
-		a.inbox.putItems(func() { tell(why) })
+		a.inbox.putItems(func() { tell(reason) })
 	})
 }

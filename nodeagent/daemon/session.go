@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
@@ -22,7 +23,7 @@ type session struct {
 // are made.
 const reportsPerMessage = 256
 
-func (s *session) sendMessage(m *apiv1.AgentMessage) { s.out.putItems(m) }
+func (s *session) sendMessage(message *apiv1.AgentMessage) { s.out.putItems(message) }
 
 func (s *session) sendReports(list []*apiv1.Report) {
 	for len(list) > 0 {
@@ -36,6 +37,19 @@ func (s *session) sendReports(list []*apiv1.Report) {
 	}
 }
 
+// keptPerMessage bounds a message of orders, which name all nodes of their jobs.
+const keptPerMessage = 16
+
+func (s *session) sendKept(list []*apiv1.KeptOrder) {
+	for part := range slices.Chunk(list, keptPerMessage) {
+		s.sendMessage(
+			&apiv1.AgentMessage{
+				Kind: &apiv1.AgentMessage_KeptOrders{KeptOrders: &apiv1.KeptOrders{Runs: part}},
+			},
+		)
+	}
+}
+
 // errLeave ends a connection that must not be tried again at once.
 type errLeave struct{ why string }
 
@@ -44,7 +58,7 @@ func (e *errLeave) Error() string { return e.why }
 // errRegister ends a connection so that the next one registers what changed.
 var errRegister = errors.New("this node registers anew")
 
-func (s *session) leaveController(why string) { s.cancel(&errLeave{why}) }
+func (s *session) leaveController(reason string) { s.cancel(&errLeave{reason}) }
 
 // The waits between connections: doubled from the first to the longest, each
 // with up to a quarter taken off by chance, so that the nodes of a cluster do
@@ -181,8 +195,8 @@ func (a *Agent) awaitWelcome(
 	if err != nil {
 		return nil, err
 	}
-	if g := message.GetGoodbye(); g != nil {
-		return nil, errors.New("the controller says: " + g.GetReason())
+	if goodbye := message.GetGoodbye(); goodbye != nil {
+		return nil, errors.New("the controller says: " + goodbye.GetReason())
 	}
 	if message.GetWelcome() == nil {
 		return nil, fmt.Errorf(
@@ -194,9 +208,9 @@ func (a *Agent) awaitWelcome(
 }
 
 // noteRevoked takes what the controller says of certificates that hold no more.
-func (a *Agent) noteRevoked(r *apiv1.Revoked) {
-	if r != nil && a.deps.Revoked != nil {
-		a.deps.Revoked(r.GetSerials())
+func (a *Agent) noteRevoked(revoked *apiv1.Revoked) {
+	if revoked != nil && a.deps.Revoked != nil {
+		a.deps.Revoked(revoked.GetSerials())
 	}
 }
 
@@ -220,8 +234,8 @@ func runWriter(ctx context.Context, stream Stream, out *queue[*apiv1.AgentMessag
 			return nil
 		case <-out.wake:
 		}
-		for _, m := range out.take() {
-			if err := stream.Send(m); err != nil {
+		for _, message := range out.take() {
+			if err := stream.Send(message); err != nil {
 				return err
 			}
 		}
@@ -268,7 +282,7 @@ func (a *Agent) runReader(ctx context.Context, stream Stream, s *session) error 
 }
 
 func (c *Config) makeRegistration(
-	inv *spec.Inventory,
+	inventory *spec.Inventory,
 	running []*apiv1.HeldRun,
 	seen *apiv1.LedgerPosition,
 ) *apiv1.Registration {
@@ -276,14 +290,15 @@ func (c *Config) makeRegistration(
 		Seen:      seen,
 		Held:      running,
 		Epochs:    true,
+		Adopts:    true,
 		Node:      c.Node.Name,
-		Inventory: wire.Inventory(inv),
+		Inventory: wire.Inventory(inventory),
 		Version:   c.Version,
 		Dynamic:   c.Dynamic,
 		Place:     c.Place,
 	}
-	for _, r := range running {
-		reg.Running = append(reg.Running, r.GetRun())
+	for _, heldRun := range running {
+		reg.Running = append(reg.Running, heldRun.GetRun())
 	}
 	return reg
 }

@@ -27,7 +27,7 @@ func (r *run) isExtern() bool { return r.key.Step == plan.StepExtern }
 
 // jobKey is the run that holds the node for the attempt of a step: the batch
 // script, or the part of an allocation that has none here.
-func jobKey(k plan.RunKey) plan.RunKey { return k.StepOf(plan.StepBatch) }
+func jobKey(key plan.RunKey) plan.RunKey { return key.StepOf(plan.StepBatch) }
 
 // scopeOfRun is what ends with a run: a job's steps with it, a step alone.
 func scopeOfRun(key plan.RunKey) plan.Scope {
@@ -60,6 +60,7 @@ func (c *Core) launchStep(key plan.RunKey, launch *apiv1.Launch) {
 		seq:    identity.Seq,
 	}
 	c.runs[key] = r
+	c.noteStep(key)
 	part, err := c.readStep(key, launch)
 	if err != nil {
 		c.stepFailed(r, err.Error())
@@ -100,6 +101,7 @@ func (c *Core) beginStep(r *run) {
 		c.stepFailed(r, "the job is ending on this node")
 	case job.phase == living || job.phase == held:
 		r.phase, r.since = asked, c.clock()
+		c.giveDisplay(r, job)
 		c.fx.Launch = append(c.fx.Launch, *r.spec)
 	}
 }
@@ -115,13 +117,13 @@ func (c *Core) beginSteps(job plan.RunKey) {
 
 // stepsOf lists the steps of a job that are not over here.
 func (c *Core) stepsOf(job plan.RunKey) []*run {
-	var out []*run
-	for _, k := range c.sortedKeys() {
-		if r := c.runs[k]; r.isStep() && k.SameAttempt(job) && r.phase != reported {
-			out = append(out, r)
+	var runs []*run
+	for _, key := range c.sortedKeys() {
+		if r := c.runs[key]; r.isStep() && key.SameAttempt(job) && r.phase != reported {
+			runs = append(runs, r)
 		}
 	}
-	return out
+	return runs
 }
 
 // closeSteps ends the steps of a job that ends, and tells whether there are any
@@ -159,24 +161,24 @@ func (c *Core) readStep(key plan.RunKey, launch *apiv1.Launch) (*plan.StepPart, 
 	if err != nil {
 		return nil, err
 	}
-	m := launch.GetStep()
-	ss, err := wire.ToStepSpec(m.GetSpec())
+	message := launch.GetStep()
+	stepSpec, err := wire.ToStepSpec(message.GetSpec())
 	if err != nil {
 		return nil, fmt.Errorf("the order's step cannot be read: %w", err)
 	}
 	step := &plan.StepPart{
 		Job:        job,
 		Key:        key,
-		Spec:       ss,
-		Here:       readAllocation(m.GetHere()),
-		Index:      int(m.GetNodeIndex()),
-		Nodes:      m.GetNodes(),
-		Tasks:      m.GetTasks(),
-		Ranks:      m.GetRanks(),
-		LaunchHost: m.GetLaunchHost(),
-		Secret:     m.GetSecret(),
+		Spec:       stepSpec,
+		Here:       readAllocation(message.GetHere()),
+		Index:      int(message.GetNodeIndex()),
+		Nodes:      message.GetNodes(),
+		Tasks:      message.GetTasks(),
+		Ranks:      message.GetRanks(),
+		LaunchHost: message.GetLaunchHost(),
+		Secret:     message.GetSecret(),
 	}
-	step.TasksOnNode, err = perNode(m.GetTasksPerNode())
+	step.TasksOnNode, err = perNode(message.GetTasksPerNode())
 	if err != nil {
 		return nil, fmt.Errorf("the order's step: %w", err)
 	}
@@ -189,20 +191,20 @@ func (c *Core) readStep(key plan.RunKey, launch *apiv1.Launch) (*plan.StepPart, 
 			n,
 		)
 	}
-	if w := ss.World; w != nil {
-		return step, ofWorld(step, w)
+	if world := stepSpec.World; world != nil {
+		return step, ofWorld(step, world)
 	}
 	nodeOf := make([]uint32, step.Tasks)
-	for i, p := range m.GetPeers() {
-		for _, r := range p.GetRanks() {
+	for i, node := range message.GetPeers() {
+		for _, r := range node.GetRanks() {
 			if r < step.Tasks {
 				nodeOf[r] = uint32(i)
 			}
 		}
 	}
 	step.Mapping, step.NodeOf = pmi.Mapping(nodeOf), nodeOf
-	for _, p := range m.GetPeers() {
-		step.Hosts = append(step.Hosts, p.GetName())
+	for _, node := range message.GetPeers() {
+		step.Hosts = append(step.Hosts, node.GetName())
 	}
 	return step, nil
 }
@@ -235,22 +237,22 @@ func ofWorld(step *plan.StepPart, world *spec.StepWorld) error {
 
 // readAllocation reads a node's part of an allocation.
 func readAllocation(here *apiv1.NodeAlloc) spec.NodeAlloc {
-	out := spec.NodeAlloc{
+	allocation := spec.NodeAlloc{
 		Name:  here.GetName(),
 		CPUs:  here.GetCpus(),
 		Mem:   here.GetMem(),
 		Tasks: here.GetTasks(),
 		GRES:  wire.ToCounts(here.GetGres()),
 	}
-	for _, g := range here.GetGpus() {
-		out.GPUs = append(
-			out.GPUs,
-			spec.GPURef{UUID: g.GetUuid(), Index: g.GetIndex(), Type: g.GetType()},
+	for _, gpu := range here.GetGpus() {
+		allocation.GPUs = append(
+			allocation.GPUs,
+			spec.GPURef{UUID: gpu.GetUuid(), Index: gpu.GetIndex(), Type: gpu.GetType()},
 		)
 	}
 	for _, g := range here.GetShares() {
-		out.Shares = append(
-			out.Shares,
+		allocation.Shares = append(
+			allocation.Shares,
 			spec.GPUShare{
 				UUID:  g.GetUuid(),
 				Index: g.GetIndex(),
@@ -261,7 +263,7 @@ func readAllocation(here *apiv1.NodeAlloc) spec.NodeAlloc {
 			},
 		)
 	}
-	return out
+	return allocation
 }
 
 // checkStep verifies that the controller signed the part, and that its devices
@@ -290,7 +292,7 @@ func (c *Core) checkStep(step *plan.StepPart, launch *apiv1.Launch) error {
 
 // specifyStep prepares the tasks.
 func (c *Core) specifyStep(r *run, step *plan.StepPart) error {
-	rs, warnings, err := plan.StepRun(
+	runSpec, warnings, err := plan.StepRun(
 		step,
 		&c.cfg.Node,
 		func(places []int) []string { return c.visibleDevices(step, places) },
@@ -301,8 +303,8 @@ func (c *Core) specifyStep(r *run, step *plan.StepPart) error {
 	if err != nil {
 		return err
 	}
-	rs.Launch, rs.Seq = r.launch, r.seq
-	r.spec = &rs
+	runSpec.Launch, runSpec.Seq = r.launch, r.seq
+	r.spec = &runSpec
 	return nil
 }
 
@@ -337,19 +339,21 @@ func (c *Core) visibleDevices(step *plan.StepPart, places []int) []string {
 }
 
 // stepFailed reports a part that was not begun. The job goes on.
-func (c *Core) stepFailed(r *run, why string) {
-	c.log.Error("a step is not started", aboutRun(r), "why", why)
+func (c *Core) stepFailed(r *run, reason string) {
+	c.log.Error("a step is not started", aboutRun(r), "why", reason)
 	now := int64(c.clock())
-	c.reportStep(r, &apiv1.RunEnded{Started: now, Ended: now, ExitCode: 1, Detail: validText(why)})
+	c.reportStep(
+		r, &apiv1.RunEnded{Started: now, Ended: now, ExitCode: 1, Detail: validText(reason)},
+	)
 }
 
 // reportStep tells the end of a step's part.
-func (c *Core) reportStep(r *run, e *apiv1.RunEnded) {
+func (c *Core) reportStep(r *run, ended *apiv1.RunEnded) {
 	if r.isExtern() {
-		c.externOver(r, e)
+		c.externOver(r, ended)
 		return
 	}
-	c.queueReport(r, &apiv1.Report{Kind: &apiv1.Report_Ended{Ended: e}}, true)
+	c.queueReport(r, &apiv1.Report{Kind: &apiv1.Report_Ended{Ended: ended}}, true)
 	c.stepOver(r.key)
 }
 

@@ -37,9 +37,9 @@ func (c *Core) Tuned(key plan.RunKey, notices []string) {
 // Tuning lists the runs for which clocks are, or may be, set.
 func (c *Core) Tuning() []string {
 	var out []string
-	for k, r := range c.runs {
+	for key, r := range c.runs {
 		if slices.Contains([]phase{tuning, asked, living, held}, r.phase) {
-			out = append(out, k.String())
+			out = append(out, key.String())
 		}
 	}
 	slices.Sort(out)
@@ -70,7 +70,7 @@ func (a *Agent) queueTune(tune Tune) {
 }
 
 func (a *Agent) tuneNow(ctx context.Context, tune Tune) []string {
-	ask, err := spec.ParseGPUFreq(tune.Freq)
+	requested, err := spec.ParseGPUFreq(tune.Freq)
 	if err != nil {
 		return []string{err.Error()}
 	}
@@ -78,7 +78,7 @@ func (a *Agent) tuneNow(ctx context.Context, tune Tune) []string {
 	if a.deps.Clocks == nil {
 		failed = []string{"the clocks of GPUs cannot be set on this node"}
 	} else {
-		done, failed = a.deps.Clocks.Tune(ctx, tune.Key.String(), tune.GPUs, ask)
+		done, failed = a.deps.Clocks.Tune(ctx, tune.Key.String(), tune.GPUs, requested)
 	}
 	if len(failed) > 0 {
 		a.log.Warn(
@@ -90,7 +90,7 @@ func (a *Agent) tuneNow(ctx context.Context, tune Tune) []string {
 			strings.Join(failed, "; "),
 		)
 	}
-	if !ask.Verbose {
+	if !requested.Verbose {
 		done = nil
 	}
 	for _, f := range failed {

@@ -230,10 +230,10 @@ func (b *Book) share(mj int64, since, now spec.Instant, busy int64, spent []int6
 		first = behind
 	}
 	for i := range b.s.Open {
-		a := &b.s.Open[i]
+		account := &b.s.Open[i]
 		part := mulDiv(dynamic, spent[i], worked)
-		a.MJ += part
-		a.Seen += a.within(since, now)
+		account.MJ += part
+		account.Seen += account.within(since, now)
 		given += part
 	}
 	b.s.Nobody += static + dynamic - given

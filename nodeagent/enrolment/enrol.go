@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
@@ -33,7 +34,17 @@ type Party struct {
 	Role      identity.Kind // Agent or Login
 	TLS       string        // folder
 	TokenFile string
+	// Waiting is told once when no controller answers an enrolment at first; nil = nobody is.
+	Waiting func(err error)
 }
+
+// A host asks for its certificate again for as long as patience while no controller answers:
+// it may have booted before its controller, and a busy one may miss a handshake.
+const (
+	patience     = time.Minute
+	firstPause   = 200 * time.Millisecond
+	longestPause = 10 * time.Second
+)
 
 // describeHost is what people call such a host, and how a token for it is made.
 func (p Party) describeHost() (what, command string) {
@@ -88,26 +99,65 @@ func (p Party) OpenCertificates(ctx context.Context, addresses []string) (*pki.S
 	return source, nil
 }
 
-// EnrolAt trades the token for a certificate at the first controller that
-// answers.
+// EnrolAt trades the token for a certificate at the first controller that answers. It asks
+// again for a minute while none does.
 func (p Party) EnrolAt(ctx context.Context, addresses []string) error {
 	token, err := readToken(p.TokenFile)
 	if err != nil {
 		return err
 	}
-	var errs []error
-	for _, a := range addresses {
-		err := p.enrol(ctx, a, token)
-		if err == nil {
-			return nil
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return p.askInTurn(ctx, addresses, func(address string) error {
+		return p.enrol(ctx, address, token)
+	})
+}
+
+// askInTurn asks the controllers one after the other until one answers, again and again until
+// the context ends. The error is that of the answer, or the last one of each controller. A server
+// that is no controller of the cluster is not asked again for itself: it stays what it is.
+func (p Party) askInTurn(
+	ctx context.Context, addresses []string, request func(address string) error,
+) error {
+	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+		var errs []error
+		away := false
+		for _, address := range addresses {
+			err := request(address)
+			if err == nil {
+				return nil
+			}
+			errs = append(errs, fmt.Errorf("enrol at %s: %w", address, err))
+			if errors.Is(err, pki.ErrPin) {
+				continue
+			}
+			if hasAnswered(err) {
+				return errors.Join(errs...)
+			}
+			away = true
 		}
-		errs = append(errs, fmt.Errorf("enrol at %s: %w", a, err))
-		var st *rpcstatus.Error
-		if !errors.As(err, &st) || st.Wire != rpcstatus.Unavailable {
-			break // it has answered
+		if !away {
+			return errors.Join(errs...)
+		}
+		if p.Waiting != nil && pause == firstPause {
+			p.Waiting(errors.Join(errs...))
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(errs...)
+		case <-time.After(pause):
 		}
 	}
-	return errors.Join(errs...)
+}
+
+// hasAnswered tells whether an error is a controller's answer. An answer that was lost may be
+// asked for again, with the same key.
+func hasAnswered(err error) bool {
+	var status *rpcstatus.Error
+	if !errors.As(err, &status) {
+		return true
+	}
+	return status.Wire != rpcstatus.Unavailable && status.Wire != rpcstatus.DeadlineExceeded
 }
 
 // Files of an enrolment that is not finished: with the same key a lost answer
@@ -127,10 +177,20 @@ func (p Party) enrol(ctx context.Context, address, text string) error {
 	if err != nil {
 		return err
 	}
-	conn, err := grpcx.DialTLS(
-		address,
-		func() *tls.Config { return pki.Pinned(pin, channel.ALPNGRPC) },
-	)
+	// gRPC passes on only the text of why a handshake failed.
+	var stranger atomic.Pointer[error]
+	conn, err := grpcx.DialTLS(address, func() *tls.Config {
+		config := pki.Pinned(pin, channel.ALPNGRPC)
+		verify := config.VerifyConnection
+		config.VerifyConnection = func(state tls.ConnectionState) error {
+			err := verify(state)
+			if err != nil {
+				stranger.Store(&err)
+			}
+			return err
+		}
+		return config
+	})
 	if err != nil {
 		return err
 	}
@@ -139,6 +199,9 @@ func (p Party) enrol(ctx context.Context, address, text string) error {
 	defer cancel()
 	reply, err := service.NewAgentsClient(conn).
 		Enrol(ctx, &apiv1.EnrolRequest{Token: text, Node: p.Name, Csr: csr})
+	if why := stranger.Load(); err != nil && why != nil {
+		return *why
+	}
 	if err != nil {
 		return err
 	}
@@ -212,7 +275,7 @@ func RenewCertificate(
 	source *pki.Source,
 	dir pki.Dir,
 	c *controllers.Controllers,
-	log *slog.Logger,
+	logger *slog.Logger,
 ) {
 	const retry = 10 * time.Minute
 	for {
@@ -227,10 +290,10 @@ func RenewCertificate(
 			}
 			err := Renew(ctx, source, dir, c)
 			if err == nil {
-				log.Info("this host's certificate was renewed", "until", source.Self().NotAfter)
+				logger.Info("this host's certificate was renewed", "until", source.Self().NotAfter)
 				break
 			}
-			log.Warn(
+			logger.Warn(
 				"this host's certificate could not be renewed; trying again",
 				"error",
 				err,

@@ -27,9 +27,9 @@ type Enrolled struct {
 
 // RememberEnrolment notes where the cluster is, so that the agent needs no configuration
 // to find it again.
-func (p Party) RememberEnrolment(e Enrolled) error {
-	e.Name = p.Name
-	data, err := json.Marshal(e)
+func (p Party) RememberEnrolment(enrolled Enrolled) error {
+	enrolled.Name = p.Name
+	data, err := json.Marshal(enrolled)
 	if err != nil {
 		return err
 	}
@@ -37,42 +37,45 @@ func (p Party) RememberEnrolment(e Enrolled) error {
 }
 
 // ReadEnrolment is what this host's enrolment has noted; nothing before it.
-func (p Party) ReadEnrolment() (e Enrolled, err error) {
+func (p Party) ReadEnrolment() (enrolled Enrolled, err error) {
 	path := filepath.Join(p.TLS, EnrolledFile)
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return e, nil
+		return enrolled, nil
 	}
 	if err != nil {
-		return e, err
+		return enrolled, err
 	}
-	if err := json.Unmarshal(data, &e); err != nil {
-		return e, fmt.Errorf("%s: %w", path, err)
+	if err := json.Unmarshal(data, &enrolled); err != nil {
+		return enrolled, fmt.Errorf("%s: %w", path, err)
 	}
-	return e, nil
+	return enrolled, nil
 }
 
 // EnrolHost is --enrol: it gets a certificate in place of any that is there.
-func (p Party) EnrolHost(ctx context.Context, e Enrolled, out io.Writer) error {
-	e.Controllers = controllers.RemoteAddresses(e.Controllers)
-	if len(e.Controllers) == 0 {
+func (p Party) EnrolHost(ctx context.Context, enrolled Enrolled, out io.Writer) error {
+	enrolled.Controllers = controllers.RemoteAddresses(enrolled.Controllers)
+	if len(enrolled.Controllers) == 0 {
 		return errors.New(
 			"--enrol: name the controller with --controller HOST[:PORT]; over its socket no certificate is needed",
 		)
 	}
-	if err := p.EnrolAt(ctx, e.Controllers); err != nil {
+	p.Waiting = func(err error) {
+		fmt.Fprintf(out, "no controller answers yet, asking again for %v: %v\n", patience, err)
+	}
+	if err := p.EnrolAt(ctx, enrolled.Controllers); err != nil {
 		return err
 	}
-	return p.NoteWelcome(ctx, e, out)
+	return p.NoteWelcome(ctx, enrolled, out)
 }
 
 // NoteWelcome tells what an enrolment has brought, and keeps where it was.
-func (p Party) NoteWelcome(ctx context.Context, e Enrolled, out io.Writer) error {
-	source, err := p.OpenCertificates(ctx, e.Controllers)
+func (p Party) NoteWelcome(ctx context.Context, enrolled Enrolled, out io.Writer) error {
+	source, err := p.OpenCertificates(ctx, enrolled.Controllers)
 	if err != nil {
 		return err
 	}
-	if err := p.RememberEnrolment(e); err != nil {
+	if err := p.RememberEnrolment(enrolled); err != nil {
 		return err
 	}
 	self := source.Self()

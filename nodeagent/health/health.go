@@ -61,35 +61,35 @@ func Rules() []Rule {
 	const (
 		byReset = "after the GPU was reset, or the node restarted"
 		byBoot  = "after a restart of the node, which resets the counter"
-		atOnce  = "at the next look"
+		atOnce  = "at the next measurement"
 	)
 	return []Rule{
 		{Name: "clock_error", Action: Warn, Limit: 1000, Unit: "ms", Says: "may be wrong by",
-			Help: "what the kernel says the clock may be wrong by; without a time service it grows to 16 s", Back: atOnce},
+			Help: "the kernel's bound on the error of the clock; without a time service it grows to 16 s", Back: atOnce},
 		{Name: "disk_answer", Action: Drain, Limit: 30, Unit: "s", Says: "has not answered for",
 			Help: "time for which a file system has not answered: a file server that hangs (NFS, Lustre, Ceph, GPFS, BeeGFS), or a broken disk", Back: atOnce},
 		{Name: "disk_inodes", Action: Drain, Limit: 1, Below: true, Unit: "%", Margin: 1, Says: "has free inodes",
 			Help: "free inodes of the file systems on which the agent and jobs keep files", Back: "1 % above the limit"},
 		{Name: "disk_readonly", Action: Drain, Limit: 0, Says: "is read-only:",
-			Help: "1 where such a file system is mounted read-only, as the kernel does after errors", Back: atOnce},
+			Help: "1 if such a file system is mounted read-only, as the kernel does after errors", Back: atOnce},
 		{Name: "disk_space", Action: Drain, Limit: 2, Below: true, Unit: "%", Margin: 1, Says: "has free space",
 			Help: "free space of the file systems on which the agent and jobs keep files", Back: "1 % above the limit"},
 		{Name: "gpu_remap_failed", Action: Drain, Limit: 0, Says: "row remapping failed:",
-			Help: "1 where a GPU could not replace a bad row of its memory: it must be exchanged", Back: byReset},
+			Help: "1 if a GPU could not replace a bad row of its memory: replace the GPU", Back: byReset},
 		{Name: "gpu_remap_pending", Action: Warn, Limit: 0, Says: "row remapping pending:",
-			Help: "1 where a GPU replaces a bad row of its memory at its next reset", Back: byReset},
+			Help: "1 if a GPU will replace a bad row of its memory at its next reset", Back: byReset},
 		{Name: "gpu_throttled", Action: Warn, Limit: 300, Unit: "s", Says: "slowed down by heat or power for",
-			Help: "time for which a GPU's clocks have been held down by heat or by the power brake, without a break", Back: atOnce},
+			Help: "time for which heat or the power brake has reduced a GPU's clocks without interruption", Back: atOnce},
 		{Name: "ib_port", Action: Drain, Limit: 60, Unit: "s", Says: "has been down for",
-			Help: "time for which an InfiniBand or RoCE port has been down that was active since the agent began", Back: atOnce},
+			Help: "time for which an InfiniBand or RoCE port has been down, if it was active since the agent started", Back: atOnce},
 		{Name: "memory_corrected", Action: Warn, Limit: 1000, Says: "corrected errors:",
 			Help: "corrected errors of a memory controller since the start of the node (EDAC)", Back: byBoot},
 		{Name: "memory_uncorrected", Action: Drain, Limit: 0, Says: "uncorrected errors:",
 			Help: "uncorrected errors of a memory controller since the start of the node (EDAC)", Back: byBoot},
 		{Name: "nvlink_recoveries", Action: Warn, Limit: 0, Says: "NVLink recoveries:",
-			Help: "times that the links of a GPU went down and were recovered since the driver was loaded", Back: byReset},
+			Help: "number of times that links of a GPU went down and recovered since the driver was loaded", Back: byReset},
 		{Name: "stuck_tasks", Action: Warn, Limit: 600, Unit: "s", Says: "waits uninterruptibly for",
-			Help: "longest time for which one process has been seen waiting uninterruptibly (state D) at every look", Back: atOnce},
+			Help: "longest time for which one process was in uninterruptible sleep (state D) at every measurement", Back: atOnce},
 	}
 }
 
@@ -260,7 +260,7 @@ func Worst(rule Rule, readings []Reading) (Reading, bool) {
 	return worst, has
 }
 
-// Reason is why the node takes no jobs; empty where it does. A node that goes on
+// Reason is why the node takes no jobs, and what brings it back; empty where it does. A node that goes on
 // failing keeps the values with which it began to, so that the controller is told
 // what is new and not each change of a figure.
 func Reason(found, before []Finding) string {
@@ -272,7 +272,7 @@ func Reason(found, before []Finding) string {
 		if i := finding.find(before); i >= 0 {
 			finding = before[i]
 		}
-		parts = append(parts, finding.String())
+		parts = append(parts, finding.String()+", holds again "+finding.Rule.Back)
 	}
 	return strings.Join(parts, "; ")
 }
@@ -291,22 +291,22 @@ func Keep(found, before []Finding) []Finding {
 
 // Markdown is docs/node-health.md.
 func Markdown() string {
-	var b strings.Builder
-	b.WriteString(`# Node health
+	var text strings.Builder
+	text.WriteString(`# Node health
 
 <!-- Written by go run ./docs/gen from health.Rules. -->
 
-Each agent measures its node once in ` + "`health.interval`" + ` of muster.yaml (60 s) and judges it by the rules below. A rule that fails does
-what its action says:
+Each agent measures its node every ` + "`health.interval`" + ` of muster.yaml (60 s) and checks the rules below. A rule that fails has
+one of these actions:
 
-- ` + "`drain`" + `: the node takes no jobs, those that run go on. The reason in ` + "`sinfo -R`, `scontrol show node` and `muster why`" + ` names the rule, what
-  it is about, the value and the limit: ` + "`Health check: disk_space: /tmp has free space 1% (below 2%)`" + `. When all such rules hold again, the
-  node takes jobs again by itself. A node that an administrator has drained stays drained.
-- ` + "`warn`" + `: jobs go on being started.
-- ` + "`off`" + `: the rule is not judged.
+- ` + "`drain`" + `: the node takes no new jobs; running jobs continue. The reason in ` + "`sinfo -R`, `scontrol show node` and `muster why`" + ` names the rule, the
+  subject, the value, the limit and when the rule holds again: ` + "`Health check: disk_space: /tmp has free space 1% (below 2%), holds again 1 % above the limit`" + `. When all such rules hold again, the
+  node returns to service without a command. A node that an administrator has drained stays drained.
+- ` + "`warn`" + `: the node still takes jobs.
+- ` + "`off`" + `: the rule is not checked.
 
-Both of the first show in ` + "`muster_node_health_failed`, with the worst value in `muster_node_health_value`" + `, and fire ` + "`MusterNodeUnhealthy`" + `.
-Change rules by name in muster.yaml, with the limit in the rule's unit, and name further folders whose file systems jobs need:
+A rule that fails with ` + "`drain` or `warn` shows in `muster_node_health_failed`, its action in `muster_node_health_rule_info` and its worst value in `muster_node_health_value`" + `, and fires ` + "`MusterNodeUnhealthy`" + `.
+Rules are changed by name in muster.yaml, with the limit in the rule's unit; ` + "`paths`" + ` lists further folders whose file systems jobs need:
 
 ` + "```yaml\nhealth:\n  interval: 60s\n  rules: [\"disk_space warn 5%\", \"clock_error drain 500ms\", \"stuck_tasks off\"]\n  paths: [\"/scratch\"]\n```" + `
 
@@ -318,18 +318,18 @@ Change rules by name in muster.yaml, with the limit in the rule's unit, and name
 		if rule.Below {
 			side = "below"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s %s | %s | %s | %s |\n",
+		fmt.Fprintf(&text, "| `%s` | %s %s | %s | %s | %s |\n",
 			rule.Name, side, rule.format(rule.Limit), rule.Action, rule.Help, rule.Back)
 	}
-	b.WriteString(`
-The file systems of the disk rules are those of the agent's state folder, ` + "`/tmp`, `BasePath` of job_container.conf, and `health.paths`" + `. Shared
-file systems that are mounted are judged by ` + "`disk_answer`" + ` only, for a full file server is not the fault of a node. A folder of
-` + "`health.paths`" + ` that does not exist is not judged.
+	text.WriteString(`
+The disk rules check the file systems of the agent's state folder, ` + "`/tmp`, `BasePath` of job_container.conf, and `health.paths`" + `. For mounted
+shared file systems only ` + "`disk_answer`" + ` is checked, because a full file server is not the fault of a node. A folder in
+` + "`health.paths`" + ` that does not exist is skipped.
 
-GPUs that are lost, fatal XIDs and uncorrectable memory errors of GPUs are not rules here: they are recorded with the job they
-struck, and ` + "`gpu.on_fault`" + ` says whether they drain the node. Such a node does not return by itself.
+Lost GPUs, fatal XIDs and uncorrectable memory errors of GPUs are not rules here: they are recorded with the job that they
+hit, and ` + "`gpu.on_fault`" + ` sets whether they drain the node. Such a node stays drained until an administrator resumes it.
 
-` + "`HealthCheckProgram`" + ` of slurm.conf runs beside the rules. A node is well when both say so.
+` + "`HealthCheckProgram`" + ` of slurm.conf runs in addition to the rules. A node is healthy when both find no problem.
 `)
-	return b.String()
+	return text.String()
 }

@@ -53,7 +53,8 @@ func TestReason(t *testing.T) {
 		{"ib_port", "mlx5_0/1", 61},
 	}
 	found := Judge(Rules(), readings, nil)
-	const want = "disk_space: /tmp has free space 1% (below 2%); ib_port: mlx5_0/1 has been down for 61s (above 60s)"
+	const want = "disk_space: /tmp has free space 1% (below 2%), holds again 1 % above the limit; " +
+		"ib_port: mlx5_0/1 has been down for 61s (above 60s), holds again at the next measurement"
 	if got := Reason(found, nil); got != want {
 		t.Errorf("%q, not %q", got, want)
 	}
@@ -67,7 +68,7 @@ func TestReason(t *testing.T) {
 	before = Keep(found, before)
 	readings[3].Value = 0
 	found = Judge(Rules(), readings, before)
-	if got := Reason(found, before); got != "disk_space: /tmp has free space 1% (below 2%)" {
+	if got := Reason(found, before); got != "disk_space: /tmp has free space 1% (below 2%), holds again 1 % above the limit" {
 		t.Errorf("when one is over: %q", got)
 	}
 	worst, ok := Worst(Rules()[slices.Index(Names(), "disk_space")], readings)

@@ -83,7 +83,7 @@ func New(dir string, limit int64) (*Cache, error) {
 		}
 		limit = half
 	}
-	c := &Cache{dir: dir, limit: limit, busy: map[string]chan struct{}{}}
+	cache := &Cache{dir: dir, limit: limit, busy: map[string]chan struct{}{}}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, fmt.Errorf("images: %w", err)
@@ -95,14 +95,14 @@ func New(dir string, limit int64) (*Cache, error) {
 			}
 		}
 	}
-	kept, err := c.listKept()
+	kept, err := cache.listKept()
 	if err != nil {
 		return nil, fmt.Errorf("images: %w", err)
 	}
 	for i := range kept {
-		c.size += kept[i].size
+		cache.size += kept[i].size
 	}
-	return c, nil
+	return cache, nil
 }
 
 // Fetch gives an image by its name. The registry is asked each time, so that
@@ -193,8 +193,8 @@ func read(dir string) (*Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &Image{Root: filepath.Join(dir, rootName)}
-	return out, json.Unmarshal(data, out)
+	image := &Image{Root: filepath.Join(dir, rootName)}
+	return image, json.Unmarshal(data, image)
 }
 
 // add unpacks an image.
@@ -256,8 +256,8 @@ func unpack(from io.ReadCloser, folder string, limit int64) (size int64, err err
 	}
 	var folders []finished // their modes and times last: a mode may forbid to write into them
 	var links []finished   // last too: the upper layers come first, and what they link may be of a lower one
-	for r := tar.NewReader(from); ; {
-		head, err := r.Next()
+	for reader := tar.NewReader(from); ; {
+		head, err := reader.Next()
 		if errors.Is(err, io.EOF) {
 			break
 		}
@@ -276,7 +276,7 @@ func unpack(from io.ReadCloser, folder string, limit int64) (size int64, err err
 		if size > limit {
 			return 0, fmt.Errorf("unpack: %w of %d MiB", ErrTooLarge, limit>>20)
 		}
-		if err := writeEntry(root, at, head, r); err != nil {
+		if err := writeEntry(root, at, head, reader); err != nil {
 			return 0, fmt.Errorf("unpack %s: %w", head.Name, err)
 		}
 		if head.Typeflag == tar.TypeDir {
@@ -357,17 +357,17 @@ func writeEntry(root *os.Root, at string, head *tar.Header, from io.Reader) erro
 }
 
 func writeFile(root *os.Root, at string, head *tar.Header, from io.Reader) error {
-	f, err := root.OpenFile(at, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	file, err := root.OpenFile(at, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
-	if _, err := io.Copy(f, from); err != nil {
-		return errors.Join(err, f.Close())
+	if _, err := io.Copy(file, from); err != nil {
+		return errors.Join(err, file.Close())
 	}
-	if err := f.Chmod(mode(head)); err != nil {
-		return errors.Join(err, f.Close())
+	if err := file.Chmod(mode(head)); err != nil {
+		return errors.Join(err, file.Close())
 	}
-	if err := f.Close(); err != nil {
+	if err := file.Close(); err != nil {
 		return err
 	}
 	if head.ModTime.After(time.Unix(0, 0)) {

@@ -109,23 +109,23 @@ func (c *Cache) IsFull() bool {
 // Trim removes images, those first that were used least lately, until the others
 // take no more than they may. An image with a holder stays, whatever it takes.
 func (c *Cache) Trim() (Trimmed, error) {
-	removed, out, err := c.retire()
+	removed, trimmed, err := c.retire()
 	for _, dir := range removed {
 		err = errors.Join(err, os.RemoveAll(dir))
 	}
-	return out, err
+	return trimmed, err
 }
 
 // retire takes the images that are to go out of the cache, at once and as a whole:
 // each gets the name of what is not whole. It gives their folders.
-func (c *Cache) retire() (dirs []string, out Trimmed, err error) {
+func (c *Cache) retire() (dirs []string, trimmed Trimmed, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	out.Limit = c.limit
-	defer func() { out.Size = c.size }()
+	trimmed.Limit = c.limit
+	defer func() { trimmed.Size = c.size }()
 	images, err := c.listKept()
 	if err != nil {
-		return nil, out, err
+		return nil, trimmed, err
 	}
 	slices.SortFunc(images, func(a, b kept) int { return a.used.Compare(b.used) })
 	for i := range images {
@@ -138,14 +138,14 @@ func (c *Cache) retire() (dirs []string, out Trimmed, err error) {
 		name := filepath.Base(images[i].dir)
 		gone := filepath.Join(c.dir, partial+name)
 		if err := os.Rename(images[i].dir, gone); err != nil {
-			return dirs, out, fmt.Errorf("remove an image: %w", err)
+			return dirs, trimmed, fmt.Errorf("remove an image: %w", err)
 		}
 		dirs = append(dirs, gone)
 		c.size -= images[i].size
-		out.Freed += images[i].size
-		out.Removed = append(out.Removed, strings.Replace(name, "-", ":", 1))
+		trimmed.Freed += images[i].size
+		trimmed.Removed = append(trimmed.Removed, strings.Replace(name, "-", ":", 1))
 	}
-	return dirs, out, nil
+	return dirs, trimmed, nil
 }
 
 // listKept reads what is in the folder.
@@ -154,7 +154,7 @@ func (c *Cache) listKept() ([]kept, error) {
 	if err != nil {
 		return nil, err
 	}
-	var out []kept
+	var kepts []kept
 	for _, entry := range entries {
 		dir := filepath.Join(c.dir, entry.Name())
 		if !strings.HasPrefix(entry.Name(), whole) {
@@ -167,9 +167,9 @@ func (c *Cache) listKept() ([]kept, error) {
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, one)
+		kepts = append(kepts, one)
 	}
-	return out, nil
+	return kepts, nil
 }
 
 func readKept(dir string) (kept, error) {

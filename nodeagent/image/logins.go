@@ -28,14 +28,14 @@ func ParseLogins(data []byte) (*Logins, error) {
 	if err := json.Unmarshal(data, &file); err != nil {
 		return nil, errors.New("it is not JSON as docker login writes it")
 	}
-	out := &Logins{byRegistry: map[string]authn.AuthConfig{}}
+	logins := &Logins{byRegistry: map[string]authn.AuthConfig{}}
 	for at, login := range file.Auths {
 		if login == (authn.AuthConfig{}) {
 			continue // a credential program keeps it, which is not run here
 		}
-		out.byRegistry[registryOf(at)] = login
+		logins.byRegistry[registryOf(at)] = login
 	}
-	return out, nil
+	return logins, nil
 }
 
 // registryOf is the registry that a key of the file is about: Docker writes its own

@@ -24,26 +24,26 @@ import (
 )
 
 // Enrol gets a login host its certificate.
-func Enrol(ctx context.Context, s *settings.Login, out io.Writer) error {
-	return s.Party.EnrolHost(
+func Enrol(ctx context.Context, login *settings.Login, out io.Writer) error {
+	return login.Party.EnrolHost(
 		ctx,
-		enrolment.Enrolled{Controllers: s.Addresses, Accounting: s.Accounting},
+		enrolment.Enrolled{Controllers: login.Addresses, Accounting: login.Accounting},
 		out,
 	)
 }
 
 // Serve is the agent of a login host: the commands' way to the controller,
 // and srun's to the nodes. It runs no jobs.
-func Serve(ctx context.Context, s *settings.Login, log *slog.Logger) error {
-	if err := os.MkdirAll(filepath.Dir(s.Party.TLS), 0o755); err != nil {
+func Serve(ctx context.Context, login *settings.Login, logger *slog.Logger) error {
+	if err := os.MkdirAll(filepath.Dir(login.Party.TLS), 0o755); err != nil {
 		return err
 	}
-	unlock, err := machine.LockDir(filepath.Dir(s.Party.TLS))
+	unlock, err := machine.LockDir(filepath.Dir(login.Party.TLS))
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	source, err := s.Party.OpenCertificates(ctx, s.Addresses)
+	source, err := login.Party.OpenCertificates(ctx, login.Addresses)
 	if err != nil {
 		return err
 	}
@@ -52,42 +52,58 @@ func Serve(ctx context.Context, s *settings.Login, log *slog.Logger) error {
 			"on the controller's own host its socket serves the commands: a login host is another machine",
 		)
 	}
-	if err := s.Party.RememberEnrolment(enrolment.Enrolled{Controllers: controllers.RemoteAddresses(s.Addresses), Accounting: s.Accounting}); err != nil {
+	if err := login.Party.RememberEnrolment(
+		enrolment.Enrolled{
+			Controllers: controllers.RemoteAddresses(login.Addresses), Accounting: login.Accounting,
+		},
+	); err != nil {
 		return err
 	}
-	g, err := controllers.OpenGate(s.Cfg.Socket, controllers.RemoteAddresses(s.Addresses), source, enrolment.EnrolCommand(source), log)
+	gate, err := controllers.OpenGate(
+		login.Cfg.Socket,
+		controllers.RemoteAddresses(login.Addresses),
+		source,
+		enrolment.EnrolCommand(source),
+		logger,
+	)
 	if err != nil {
 		return err
 	}
-	gates := []*controllers.Gate{g}
-	if s.Accounting != "" {
-		g, err = controllers.OpenGate(s.Cfg.AccountingSocket, []string{s.Accounting}, source, enrolment.EnrolCommand(source), log)
+	gates := []*controllers.Gate{gate}
+	if login.Accounting != "" {
+		gate, err = controllers.OpenGate(
+			login.Cfg.AccountingSocket,
+			[]string{login.Accounting},
+			source,
+			enrolment.EnrolCommand(source),
+			logger,
+		)
 		if err != nil {
 			return err
 		}
-		gates = append(gates, g)
+		gates = append(gates, gate)
 	}
-	_, port, err := net.SplitHostPort(string(s.Cfg.Listen.AgentGRPC))
+	_, port, err := net.SplitHostPort(string(login.Cfg.Listen.AgentGRPC))
 	if err != nil {
 		port = "" // listen.agent_grpc is off
 	}
-	steps := stepserver.NewRelay("", port, source, log)
-	if err := steps.ListenNear(stepserver.NearSocket(s.Cfg)); err != nil {
+	steps := stepserver.NewRelay("", port, source, logger)
+	if err := steps.ListenNear(stepserver.NearSocket(login.Cfg)); err != nil {
 		return err
 	}
-	ctl := controllers.NewControllers(s.Addresses, source)
+	ctl := controllers.NewControllers(login.Addresses, source)
 	defer func() { _ = ctl.Close() }()
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()
-	wg.Go(func() { enrolment.RenewCertificate(ctx, source, pki.Dir(s.Party.TLS), ctl, log) })
+	wg.Go(func() { enrolment.RenewCertificate(ctx, source, pki.Dir(login.Party.TLS), ctl, logger) })
 	for _, g := range gates {
 		g.ServeCommands(ctx, &wg)
 	}
 	steps.Serve(ctx, &wg)
 	<-ctx.Done()
-	log.Info("the agent ends; what was submitted goes on")
+	logger.Info("the agent ends; what was submitted goes on")
 	return nil
 }
 
@@ -98,22 +114,24 @@ func OpenGate(
 	addresses []string,
 	source *pki.Source,
 	weak *machine.Weaknesses,
-	log *slog.Logger,
+	logger *slog.Logger,
 ) *controllers.Gate {
 	far := controllers.RemoteAddresses(addresses)
 	if source == nil || len(far) < len(addresses) || slices.ContainsFunc(far, controllers.OnThisHost) {
 		return nil
 	}
 	if _, err := os.Stat(filepath.Join(settings.LoginDir(s.Config.StateDir), "tls")); err == nil {
-		log.Info(
+		logger.Info(
 			"this is a login host too: its agent (muster-agent --login) serves the commands here",
 		)
 		return nil
 	}
-	g, err := controllers.OpenGate(s.Config.Socket, addresses, source, enrolment.EnrolCommand(source), log)
+	gate, err := controllers.OpenGate(
+		s.Config.Socket, addresses, source, enrolment.EnrolCommand(source), logger,
+	)
 	switch {
 	case errors.Is(err, listen.ErrBusy):
-		log.Info(
+		logger.Info(
 			"another process serves the commands on this host",
 			"socket",
 			s.Config.Socket,
@@ -125,5 +143,5 @@ func OpenGate(
 		weak.Note(fmt.Errorf("commands on this host do not reach the controller: %w", err))
 		return nil
 	}
-	return g
+	return gate
 }

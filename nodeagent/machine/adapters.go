@@ -48,8 +48,8 @@ func translate(err error) error {
 
 // Hello implements daemon.Shepherd.
 func (s *Shepherd) Hello(ctx context.Context) (plan.Hello, error) {
-	h, err := s.Keeper.Hello(ctx)
-	return h, translate(err)
+	hello, err := s.Keeper.Hello(ctx)
+	return hello, translate(err)
 }
 
 // Launch implements daemon.Shepherd.
@@ -65,18 +65,18 @@ func (s *Shepherd) List(ctx context.Context) ([]plan.Observed, error) {
 }
 
 // Tell implements daemon.Shepherd.
-func (s *Shepherd) Tell(ctx context.Context, k plan.RunKey, line string) error {
-	return translate(s.Keeper.Tell(ctx, k, line))
+func (s *Shepherd) Tell(ctx context.Context, key plan.RunKey, line string) error {
+	return translate(s.Keeper.Tell(ctx, key, line))
 }
 
 // Signal implements daemon.Shepherd.
-func (s *Shepherd) Signal(ctx context.Context, k plan.RunKey, sig int32, scope plan.Scope) error {
-	return translate(s.Keeper.Signal(ctx, k, sig, scope))
+func (s *Shepherd) Signal(ctx context.Context, key plan.RunKey, sig int32, scope plan.Scope) error {
+	return translate(s.Keeper.Signal(ctx, key, sig, scope))
 }
 
 // Terminate implements daemon.Shepherd.
-func (s *Shepherd) Terminate(ctx context.Context, t plan.Terminate) error {
-	return translate(s.Keeper.Terminate(ctx, t))
+func (s *Shepherd) Terminate(ctx context.Context, terminate plan.Terminate) error {
+	return translate(s.Keeper.Terminate(ctx, terminate))
 }
 
 // usagePatience is how long the shepherd may take over what jobs have used. It
@@ -93,8 +93,8 @@ func (s *Shepherd) Usage(ctx context.Context, keys ...plan.RunKey) ([]plan.Usage
 }
 
 // Grant implements daemon.Shepherd.
-func (s *Shepherd) Grant(ctx context.Context, g plan.Grant) error {
-	return translate(s.Keeper.Grant(ctx, g))
+func (s *Shepherd) Grant(ctx context.Context, grant plan.Grant) error {
+	return translate(s.Keeper.Grant(ctx, grant))
 }
 
 // Spaces implements daemon.Shepherd.
@@ -104,13 +104,13 @@ func (s *Shepherd) Spaces(ctx context.Context) ([]plan.RunKey, error) {
 }
 
 // Vacate implements daemon.Shepherd.
-func (s *Shepherd) Vacate(ctx context.Context, k plan.RunKey) error {
-	return translate(s.Keeper.Vacate(ctx, k))
+func (s *Shepherd) Vacate(ctx context.Context, key plan.RunKey) error {
+	return translate(s.Keeper.Vacate(ctx, key))
 }
 
 // Adopt implements daemon.Shepherd.
-func (s *Shepherd) Adopt(ctx context.Context, k plan.RunKey, pid int) error {
-	return translate(s.Keeper.Adopt(ctx, k, pid))
+func (s *Shepherd) Adopt(ctx context.Context, key plan.RunKey, pid int) error {
+	return translate(s.Keeper.Adopt(ctx, key, pid))
 }
 
 // Ack implements daemon.Shepherd.
@@ -134,12 +134,12 @@ func (m *Host) Inventory(context.Context) (spec.Inventory, error) {
 	if err != nil {
 		return spec.Inventory{}, err
 	}
-	inv := m.Settings.NodeInventory(found)
-	inv.MetricsAddr = m.Addr
-	inv.Socket = m.Steps.SocketPath()
-	inv.Addr = m.Steps.ReachableAddress()
-	inv.Degraded = strings.Trim(inv.Degraded+"; "+m.Weaknesses.String(), "; ")
-	return inv, nil
+	inventory := m.Settings.NodeInventory(found)
+	inventory.MetricsAddr = m.Addr
+	inventory.Socket = m.Steps.SocketPath()
+	inventory.Addr = m.Steps.ReachableAddress()
+	inventory.Degraded = strings.Trim(inventory.Degraded+"; "+m.Weaknesses.String(), "; ")
+	return inventory, nil
 }
 
 // Load implements daemon.Host; what it reads is shown as metrics too.
@@ -177,11 +177,11 @@ type SpoolFile string
 
 // Load implements daemon.Spool.
 func (f SpoolFile) Load() ([]byte, error) {
-	b, err := os.ReadFile(string(f))
+	data, err := os.ReadFile(string(f))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	return b, err
+	return data, err
 }
 
 // Save implements daemon.Spool.
@@ -210,16 +210,16 @@ type Telemetry struct {
 }
 
 // SetDevices implements daemon.Telemetry.
-func (m Telemetry) SetDevices(d []device.Device) {
-	m.Of.SetDevices(d)
+func (m Telemetry) SetDevices(devices []device.Device) {
+	m.Of.SetDevices(devices)
 	m.Jobs.markChanged()
 }
 
 // SetSample implements daemon.Telemetry.
-func (m Telemetry) SetSample(s *device.Sample) { m.Of.SetSample(s) }
+func (m Telemetry) SetSample(sample *device.Sample) { m.Of.SetSample(sample) }
 
 // SetGPUAccounts implements daemon.Telemetry.
-func (m Telemetry) SetGPUAccounts(a []attrib.Account) { m.Of.SetGPUAccounts(a) }
+func (m Telemetry) SetGPUAccounts(accounts []attrib.Account) { m.Of.SetGPUAccounts(accounts) }
 
 // GPUEvent implements daemon.Telemetry.
 func (m Telemetry) GPUEvent(k device.EventKind) { m.Of.GPUEvent(k) }
@@ -250,10 +250,10 @@ func (m Telemetry) ReportFailed() { m.Of.ReportFailed() }
 
 // SetJobs implements daemon.Telemetry.
 func (m Telemetry) SetJobs(jobs []daemon.JobOnNode) {
-	out := make([]telemetry.JobOnNode, len(jobs))
+	nodes := make([]telemetry.JobOnNode, len(jobs))
 	for i := range jobs {
 		job := &jobs[i]
-		out[i] = telemetry.JobOnNode{
+		nodes[i] = telemetry.JobOnNode{
 			UID:       job.UID,
 			Attempt:   job.Attempt,
 			ID:        job.ID,
@@ -265,44 +265,46 @@ func (m Telemetry) SetJobs(jobs []daemon.JobOnNode) {
 			Memory:    job.MemoryMiB << 20,
 		}
 		for _, g := range job.GPUs {
-			out[i].GPUs = append(out[i].GPUs, telemetry.GPUShare{UUID: g})
+			nodes[i].GPUs = append(nodes[i].GPUs, telemetry.GPUShare{UUID: g})
 		}
-		for _, p := range job.Shares {
-			out[i].GPUs = append(out[i].GPUs, telemetry.GPUShare{UUID: p.UUID, Share: p.Share})
+		for _, part := range job.Shares {
+			nodes[i].GPUs = append(
+				nodes[i].GPUs, telemetry.GPUShare{UUID: part.UUID, Share: part.Share},
+			)
 		}
 	}
-	m.Of.SetJobs(out)
+	m.Of.SetJobs(nodes)
 	m.Jobs.markChanged()
 }
 
 // SetUsage implements daemon.Telemetry.
 func (m Telemetry) SetUsage(list []daemon.JobUsage) {
-	out := make([]telemetry.JobUsage, len(list))
+	usages := make([]telemetry.JobUsage, len(list))
 	for i := range list {
-		u := &list[i]
-		out[i] = telemetry.JobUsage{
-			UID:         u.UID,
-			Attempt:     u.Attempt,
-			UserNS:      int64(u.UserCPU),
-			SystemNS:    int64(u.SystemCPU),
-			MemoryBytes: u.RSS,
-			PeakBytes:   u.PeakRSS,
-			ReadBytes:   u.ReadB,
-			WriteBytes:  u.WriteB,
-			OOMKills:    u.OOMKills,
-			Processes:   int64(u.Procs),
-			Counters:    u.Counters,
+		usage := &list[i]
+		usages[i] = telemetry.JobUsage{
+			UID:         usage.UID,
+			Attempt:     usage.Attempt,
+			UserNS:      int64(usage.UserCPU),
+			SystemNS:    int64(usage.SystemCPU),
+			MemoryBytes: usage.RSS,
+			PeakBytes:   usage.PeakRSS,
+			ReadBytes:   usage.ReadB,
+			WriteBytes:  usage.WriteB,
+			OOMKills:    usage.OOMKills,
+			Processes:   int64(usage.Procs),
+			Counters:    usage.Counters,
 		}
 	}
-	m.Of.SetUsage(out)
+	m.Of.SetUsage(usages)
 }
 
 // SetCounters implements daemon.Telemetry.
-func (m Telemetry) SetCounters(c spec.CounterValues) { m.Of.SetCounters(c) }
+func (m Telemetry) SetCounters(values spec.CounterValues) { m.Of.SetCounters(values) }
 
 // SetEnergy implements daemon.Telemetry.
 func (m Telemetry) SetEnergy(figures daemon.EnergyFigures) {
-	out := telemetry.Energy{
+	energy := telemetry.Energy{
 		Source:         figures.Source,
 		NodeMJ:         figures.NodeMJ,
 		NobodyMJ:       figures.NobodyMJ,
@@ -310,12 +312,12 @@ func (m Telemetry) SetEnergy(figures daemon.EnergyFigures) {
 		IdleMilliWatts: figures.IdleMilliW,
 	}
 	for _, job := range figures.Jobs {
-		out.Jobs = append(
-			out.Jobs,
+		energy.Jobs = append(
+			energy.Jobs,
 			telemetry.JobEnergy{UID: job.UID, Attempt: job.Attempt, MJ: job.MJ},
 		)
 	}
-	m.Of.SetEnergy(&out)
+	m.Of.SetEnergy(&energy)
 }
 
 // Collected implements daemon.Telemetry.

@@ -26,6 +26,17 @@ var ErrNoJob = errors.New(
 // loginPatience is how long a login may wait in all. sshd gives up after two minutes.
 const loginPatience = time.Minute
 
+// grantPatience is how long a login waits that finds no job of its user: the order of one
+// that was granted just now may be on its way to the node. A job whose extern step begins
+// is waited for as long as a login may wait in all.
+const (
+	grantPatience = 3 * time.Second
+	grantPause    = 50 * time.Millisecond
+)
+
+// errBegins means that the extern step of a job of the user has no process yet.
+var errBegins = errors.New("your job on this node is only beginning")
+
 // AdoptLogin puts the process of a login into the extern step of its user's job on
 // this node, of several into that of the one that began last. It is for pam_exec, in
 // the account phase; the login's own process is the one that runs pam_exec. Logins of
@@ -43,6 +54,23 @@ func AdoptLogin(ctx context.Context, folders []string, user string, pid int) (st
 	if account.UID == 0 {
 		return "", nil
 	}
+	giveUp := time.Now().Add(grantPatience)
+	for {
+		namespace, err := adoptNow(ctx, folders, account.UID, pid)
+		waits := errors.Is(err, errBegins) || errors.Is(err, ErrNoJob) && time.Now().Before(giveUp)
+		if !waits {
+			return namespace, err
+		}
+		select {
+		case <-ctx.Done():
+			return "", err
+		case <-time.After(grantPause):
+		}
+	}
+}
+
+// adoptNow is AdoptLogin with what is on the node now.
+func adoptNow(ctx context.Context, folders []string, uid uint32, pid int) (string, error) {
 	sockets, err := shepherdSockets(folders)
 	if err != nil {
 		return "", err
@@ -55,6 +83,7 @@ func AdoptLogin(ctx context.Context, folders []string, user string, pid int) (st
 	}
 	var found []externRun
 	var failed error
+	begins := false
 	for _, socket := range sockets {
 		client, err := runtime.Dial(ctx, socket)
 		if err != nil {
@@ -62,8 +91,9 @@ func AdoptLogin(ctx context.Context, folders []string, user string, pid int) (st
 			continue
 		}
 		defer client.Close()
-		list, err := externRuns(ctx, client, account.UID)
+		list, starting, err := externRuns(ctx, client, uid)
 		failed = errors.Join(failed, err)
+		begins = begins || starting
 		found = append(found, list...)
 	}
 	slices.SortFunc(found, func(a, b externRun) int { return cmp.Compare(b.start, a.start) })
@@ -77,6 +107,8 @@ func AdoptLogin(ctx context.Context, folders []string, user string, pid int) (st
 	switch {
 	case len(found) > 0:
 		return "", fmt.Errorf("the login cannot be put into your job on this node: %w", failed)
+	case begins:
+		return "", errBegins
 	case failed != nil:
 		return "", fmt.Errorf("%w (%w)", ErrNoJob, failed)
 	}
@@ -105,20 +137,24 @@ type externRun struct {
 	namespace string
 }
 
-// externRuns asks a shepherd for a user's extern steps.
-func externRuns(ctx context.Context, client *runtime.Client, uid uint32) ([]externRun, error) {
+// externRuns asks a shepherd for a user's extern steps; starting tells that one has no
+// process yet.
+func externRuns(ctx context.Context, client *runtime.Client, uid uint32) (out []externRun, starting bool, err error) {
 	runs, err := client.List(ctx)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	var out []externRun
 	for i := range runs {
 		run := &runs[i]
-		if run.Key.Step == plan.StepExtern && run.UID == uid && run.State == plan.Running {
+		if run.Key.Step != plan.StepExtern || run.UID != uid {
+			continue
+		}
+		starting = starting || run.State == plan.Starting
+		if run.State == plan.Running {
 			out = append(out, externRun{run.Key, run.Start, client, reachable(run.Namespace, client)})
 		}
 	}
-	return out, nil
+	return out, starting, nil
 }
 
 // reachable names a file of the shepherd's mount namespace so that it is found from

@@ -68,19 +68,19 @@ func (p SimulatedGPUs) Inventory(ctx context.Context) ([]device.Device, error) {
 func (p SimulatedGPUs) Assign(now spec.Instant, jobs []daemon.Assignment) error {
 	var errs []error
 	list := make([]simulated.Assignment, len(jobs))
-	for i, j := range jobs {
-		load, err := simulated.ParseLoad(j.Load, simulated.LoadOf(j.Job))
+	for i, assignment := range jobs {
+		load, err := simulated.ParseLoad(assignment.Load, simulated.LoadOf(assignment.Job))
 		if err != nil {
-			errs = append(errs, fmt.Errorf("job %d: %w", j.Job, err))
-			load = simulated.LoadOf(j.Job)
+			errs = append(errs, fmt.Errorf("job %d: %w", assignment.Job, err))
+			load = simulated.LoadOf(assignment.Job)
 		}
 		list[i] = simulated.Assignment{
-			Job:     j.Job,
-			Attempt: j.Attempt,
-			From:    j.From,
+			Job:     assignment.Job,
+			Attempt: assignment.Attempt,
+			From:    assignment.From,
 			Load:    load,
-			UUIDs:   j.UUIDs,
-			Share:   j.Share,
+			UUIDs:   assignment.UUIDs,
+			Share:   assignment.Share,
 		}
 	}
 	return errors.Join(append(errs, p.SetJobs(now, list))...)

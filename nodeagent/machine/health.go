@@ -28,14 +28,14 @@ func NewHealthRules(
 	paths []string,
 	metrics *telemetry.Telemetry,
 	sys clock.Clock,
-	log *slog.Logger,
+	logger *slog.Logger,
 ) *HealthRules {
 	return &HealthRules{
 		rules:   rules,
 		node:    host.Health{Source: host.This("/tmp"), Paths: paths},
 		metrics: metrics,
 		clock:   sys,
-		log:     log,
+		log:     logger,
 	}
 }
 

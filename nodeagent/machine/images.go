@@ -26,12 +26,14 @@ type ImageCache struct {
 }
 
 // OpenImages opens the cache in a folder.
-func OpenImages(dir string, config *conffile.Containers, log *slog.Logger) (*ImageCache, error) {
+func OpenImages(dir string, config *conffile.Containers, logger *slog.Logger) (*ImageCache, error) {
 	cache, err := image.New(dir, int64(config.CacheSize))
 	if err != nil {
 		return nil, err
 	}
-	return &ImageCache{cache: cache, files: readas.New(), site: config.RegistryAuth, log: log}, nil
+	return &ImageCache{
+		cache: cache, files: readas.New(), site: config.RegistryAuth, log: logger,
+	}, nil
 }
 
 // CheckLogins tells why the site's logins at registries cannot be used. It is said at once,
@@ -42,14 +44,14 @@ func (i *ImageCache) CheckLogins() error {
 }
 
 // Fetch implements daemon.Images.
-func (i *ImageCache) Fetch(ctx context.Context, ask daemon.ImageAsk) (*plan.Unpacked, error) {
+func (i *ImageCache) Fetch(ctx context.Context, request daemon.ImageAsk) (*plan.Unpacked, error) {
 	// A login that cannot be read must not keep a user from images that need none.
-	own, problem := i.userLogins(ctx, &ask)
+	own, problem := i.userLogins(ctx, &request)
 	site, siteProblem := i.siteLogins()
 	got, err := i.cache.Fetch(ctx, image.Request{
-		Image:  ask.Image,
-		Digest: ask.Digest,
-		Holder: ask.Holder,
+		Image:  request.Image,
+		Digest: request.Digest,
+		Holder: request.Holder,
 		Logins: []*image.Logins{own, site},
 	})
 	if err != nil {
@@ -73,14 +75,14 @@ func (i *ImageCache) Fetch(ctx context.Context, ask daemon.ImageAsk) (*plan.Unpa
 // need not be the user's: he has to be able to read it.
 func (i *ImageCache) ReadBundle(
 	ctx context.Context,
-	ask daemon.ImageAsk,
+	request daemon.ImageAsk,
 ) (*plan.Unpacked, error) {
-	name := filepath.Join(ask.Image, plan.BundleConfig)
+	name := filepath.Join(request.Image, plan.BundleConfig)
 	part, err := i.files.Read(ctx, readas.Ask{
 		Path:   name,
-		UID:    ask.UID,
-		GID:    ask.GID,
-		Groups: ask.Groups,
+		UID:    request.UID,
+		GID:    request.GID,
+		Groups: request.Groups,
 		Shared: true,
 	})
 	if err == nil && part.Size > int64(len(part.Data)) {
@@ -89,22 +91,22 @@ func (i *ImageCache) ReadBundle(
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", plan.ErrBundle, name, err)
 	}
-	return plan.ReadBundle(part.Data, ask.Image)
+	return plan.ReadBundle(part.Data, request.Image)
 }
 
 // userLogins reads the user's file, with the user's rights.
 func (i *ImageCache) userLogins(
 	ctx context.Context,
-	ask *daemon.ImageAsk,
+	request *daemon.ImageAsk,
 ) (*image.Logins, error) {
-	if ask.LoginFile == "" {
+	if request.LoginFile == "" {
 		return nil, nil
 	}
 	part, err := i.files.Read(ctx, readas.Ask{
-		Path:   ask.LoginFile,
-		UID:    ask.UID,
-		GID:    ask.GID,
-		Groups: ask.Groups,
+		Path:   request.LoginFile,
+		UID:    request.UID,
+		GID:    request.GID,
+		Groups: request.Groups,
 	})
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -117,7 +119,7 @@ func (i *ImageCache) userLogins(
 		logins, err = image.ParseLogins(part.Data)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the logins of %s are not used: %w", ask.LoginFile, err)
+		return nil, fmt.Errorf("the logins of %s are not used: %w", request.LoginFile, err)
 	}
 	return logins, nil
 }

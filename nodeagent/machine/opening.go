@@ -30,7 +30,7 @@ type Opening struct {
 
 // Meter finds what measures the node's energy, and tells the agent how often it
 // is read; nil where nothing does.
-func (o Opening) Meter(cfg *daemon.Config, now spec.Instant) daemon.Meter {
+func (o Opening) Meter(config *daemon.Config, now spec.Instant) daemon.Meter {
 	meter, err := ChooseMeter(o.Settings, "/sys", now)
 	if err != nil {
 		o.Weaknesses.Note(err)
@@ -53,16 +53,16 @@ func (o Opening) Meter(cfg *daemon.Config, now spec.Instant) daemon.Meter {
 		))
 		return nil
 	}
-	cfg.EnergyEvery = every
-	cfg.EnergyGap = gap
-	cfg.IdleMilliWatts = o.Settings.Config.Energy.IdleWatts * 1000
-	cfg.EnergySource = meter.Name()
+	config.EnergyEvery = every
+	config.EnergyGap = gap
+	config.IdleMilliWatts = o.Settings.Config.Energy.IdleWatts * 1000
+	config.EnergySource = meter.Name()
 	o.Log.Info("the node's energy is measured", "source", meter.Name())
 	return meter
 }
 
 // SetCounters tells the agent what counts the network and the node.
-func (o Opening) SetCounters(cfg *daemon.Config, deps *daemon.Deps) {
+func (o Opening) SetCounters(config *daemon.Config, deps *daemon.Deps) {
 	gather := &o.Settings.Cluster.File.Agent.Gather
 	if os.Geteuid() == 0 && gather.NetworkEvery != spec.Infinite {
 		deps.Network = &Network{}
@@ -79,7 +79,7 @@ func (o Opening) SetCounters(cfg *daemon.Config, deps *daemon.Deps) {
 		counters.Options.Interfaces = o.Settings.Cluster.Gather.Interfaces
 	}
 	deps.Counters = counters
-	cfg.CountEvery = o.Settings.CountEvery()
+	config.CountEvery = o.Settings.CountEvery()
 }
 
 // Clocks is what sets the clocks of GPUs; nil where nothing can.
@@ -144,14 +144,14 @@ func (o Opening) Rereader(
 			return daemon.Reread{}, err
 		}
 		conf := &s.Cluster.File.Agent
-		out := daemon.Reread{
+		reread := daemon.Reread{
 			Programs: s.AgentConfig(0, version).Programs,
 			Restart:  s.NeedsRestart(o.Settings),
 			Apply:    func() { scripts.Use(conf) },
 		}
 		if conf.Check.Program != "" {
-			out.Check = scripts
+			reread.Check = scripts
 		}
-		return out, nil
+		return reread, nil
 	}
 }

@@ -11,14 +11,16 @@ import (
 type OutputReader struct{ Files *readas.Reader }
 
 // Read implements daemon.Outputs.
-func (r OutputReader) Read(ctx context.Context, ask daemon.OutputAsk) (daemon.OutputPart, error) {
+func (r OutputReader) Read(
+	ctx context.Context, request daemon.OutputAsk,
+) (daemon.OutputPart, error) {
 	part, err := r.Files.Read(ctx, readas.Ask{
-		Path:   ask.Path,
-		UID:    ask.UID,
-		GID:    ask.GID,
-		Groups: ask.Groups,
-		From:   ask.From,
-		Most:   int(min(ask.Most, readas.MaxBytes)),
+		Path:   request.Path,
+		UID:    request.UID,
+		GID:    request.GID,
+		Groups: request.Groups,
+		From:   request.From,
+		Most:   int(min(request.Most, readas.MaxBytes)),
 	})
 	return daemon.OutputPart{Data: part.Data, From: part.From, Size: part.Size}, err
 }

@@ -8,19 +8,19 @@ import (
 )
 
 // NewRebooter is what reboots this node by RebootProgram; nil where none is given.
-func NewRebooter(program, output string, log *slog.Logger) func() {
+func NewRebooter(program, output string, logger *slog.Logger) func() {
 	if program == "" {
 		return nil
 	}
-	return func() { startReboot(program, output, log) }
+	return func() { startReboot(program, output, logger) }
 }
 
 // startReboot starts RebootProgram in a session of its own: it may well end
 // this agent before it ends itself. What it prints is in a file.
-func startReboot(program, output string, log *slog.Logger) {
+func startReboot(program, output string, logger *slog.Logger) {
 	out, err := os.OpenFile(output, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
-		log.Error("RebootProgram was not started", "error", err)
+		logger.Error("RebootProgram was not started", "error", err)
 		return
 	}
 	defer out.Close()
@@ -30,12 +30,12 @@ func startReboot(program, output string, log *slog.Logger) {
 	cmd.Stderr = out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
-		log.Error("RebootProgram was not started", "error", err)
+		logger.Error("RebootProgram was not started", "error", err)
 		return
 	}
 	go func() {
 		if err := cmd.Wait(); err != nil {
-			log.Error("RebootProgram failed", "program", program, "error", err, "output", output)
+			logger.Error("RebootProgram failed", "program", program, "error", err, "output", output)
 		}
 	}()
 }

@@ -25,9 +25,9 @@ type NodeScripts struct {
 
 // NewNodeScripts makes the scripts that slurm.conf names, for a node.
 func NewNodeScripts(conf *slurmconf.Agent, node string) *NodeScripts {
-	n := &NodeScripts{node: node}
-	n.Use(conf)
-	return n
+	scripts := &NodeScripts{node: node}
+	scripts.Use(conf)
+	return scripts
 }
 
 // Use has what starts from now on run by another configuration.

@@ -36,9 +36,9 @@ type JobFiles struct {
 
 // OpenJobFiles opens the folder. Where it cannot be written the files are kept all the same,
 // and written once it can be.
-func OpenJobFiles(t *telemetry.Telemetry, path string, log *slog.Logger) (*JobFiles, error) {
+func OpenJobFiles(t *telemetry.Telemetry, path string, logger *slog.Logger) (*JobFiles, error) {
 	dir, err := jobmap.Open(path)
-	return &JobFiles{t: t, path: path, dir: dir, wake: make(chan struct{}, 1), log: log}, err
+	return &JobFiles{t: t, path: path, dir: dir, wake: make(chan struct{}, 1), log: logger}, err
 }
 
 // markChanged tells that jobs or devices are others now. On nil it does nothing.

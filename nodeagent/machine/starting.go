@@ -56,16 +56,16 @@ func ShepherdConfig(s *settings.Settings, version string) runtime.Config {
 
 // LockDir keeps a second agent out of a state folder.
 func LockDir(dir string) (unlock func(), err error) {
-	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	file, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		_ = f.Close()
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = file.Close()
 		return nil, fmt.Errorf(
 			"%s is in use by another muster-agent: give each agent its own --state-dir",
 			dir,
 		)
 	}
-	return func() { _ = f.Close() }, nil
+	return func() { _ = file.Close() }, nil
 }

@@ -14,7 +14,7 @@ type Weaknesses struct {
 }
 
 // NewWeaknesses makes an empty list.
-func NewWeaknesses(log *slog.Logger) *Weaknesses { return &Weaknesses{log: log} }
+func NewWeaknesses(logger *slog.Logger) *Weaknesses { return &Weaknesses{log: logger} }
 
 // Note logs and remembers something that is wrong.
 func (w *Weaknesses) Note(err error) {

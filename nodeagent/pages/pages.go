@@ -29,35 +29,35 @@ type Pages struct {
 }
 
 // Open opens the address of the metrics, unless it is off.
-func Open(ctx context.Context, s *settings.Settings, log *slog.Logger) (*Pages, error) {
-	p := &Pages{
+func Open(ctx context.Context, s *settings.Settings, logger *slog.Logger) (*Pages, error) {
+	pages := &Pages{
 		readers: web.Options{
 			ConfigFile: s.Config.TLS.AgentWebConfig,
 			TokenFile:  s.Config.TLS.WebTokenFile,
 		},
-		log: log,
+		log: logger,
 	}
 	address := conffile.Addr(cmp.Or(s.Options.Metrics, string(s.Config.Listen.AgentMetrics)))
 	if address.Off() || address == "off" {
-		return p, nil
+		return pages, nil
 	}
 	if !strings.Contains(string(address), ":") {
 		address = ":" + address
 	}
 	var err error
-	p.listener, err = listen.TCP(ctx, string(address))
+	pages.listener, err = listen.TCP(ctx, string(address))
 	if err != nil {
 		return nil, fmt.Errorf("metrics: %w (choose another address with --metrics)", err)
 	}
-	hostPart, port, err := net.SplitHostPort(p.listener.Addr().String())
+	hostPart, port, err := net.SplitHostPort(pages.listener.Addr().String())
 	if err != nil {
 		return nil, err
 	}
 	if ip := net.ParseIP(hostPart); ip == nil || ip.IsUnspecified() {
 		hostPart = cmp.Or(s.Node.Addr, s.Host.Hostname)
 	}
-	p.address = net.JoinHostPort(hostPart, port)
-	return p, nil
+	pages.address = net.JoinHostPort(hostPart, port)
+	return pages, nil
 }
 
 // Address is where the metrics are, as others reach it; empty = they are off.
@@ -76,19 +76,21 @@ func (p *Pages) Serve(
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", metrics)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		h := readHealth()
-		writeHealth(w, h.Shepherd, h)
+		health := readHealth()
+		writeHealth(w, health.Shepherd, health)
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		h := readHealth()
-		writeHealth(w, h.Shepherd && h.Connected, h)
+		health := readHealth()
+		writeHealth(w, health.Shepherd && health.Connected, health)
 	})
-	srv := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	if err := p.readers.Check(); err != nil {
 		return err
 	}
 	wg.Go(func() {
-		if err := p.readers.Serve(p.listener, srv, p.log); !errors.Is(err, http.ErrServerClosed) {
+		if err := p.readers.Serve(
+			p.listener, server, p.log,
+		); !errors.Is(err, http.ErrServerClosed) {
 			p.log.Error("metrics are not served any more", "error", err)
 		}
 	})
@@ -96,16 +98,16 @@ func (p *Pages) Serve(
 		<-ctx.Done()
 		stop, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 		defer cancel()
-		_ = srv.Shutdown(stop)
+		_ = server.Shutdown(stop)
 	})
 	p.log.Info("metrics", "address", p.listener.Addr().String())
 	return nil
 }
 
 // writeHealth says how the agent does.
-func writeHealth(w http.ResponseWriter, ok bool, health daemon.Health) {
+func writeHealth(writer http.ResponseWriter, ok bool, health daemon.Health) {
 	if !ok {
-		w.WriteHeader(http.StatusServiceUnavailable)
+		writer.WriteHeader(http.StatusServiceUnavailable)
 	}
 	says := func(yes bool, good, bad string) string {
 		if yes {
@@ -114,7 +116,7 @@ func writeHealth(w http.ResponseWriter, ok bool, health daemon.Health) {
 		return bad
 	}
 	fmt.Fprintf(
-		w,
+		writer,
 		"shepherd: %s\ncontroller: %s\nreports waiting: %d\n",
 		says(health.Shepherd, "answers", "does not answer"),
 		says(health.Connected, "connected", "not connected, jobs go on"),

@@ -276,11 +276,11 @@ func batchFacts(user []string, job *Job, node *Node) *BatchFacts {
 	if size.Tasks > 0 || size.TasksPerNode > 0 {
 		facts.Tasks = job.Tasks
 	}
-	if ask := jobSpec.Queue.Array; ask != nil {
-		facts.ArrayCount = uint64(ask.Count)
-		facts.ArrayMin = uint64(ask.Min)
-		facts.ArrayMax = uint64(ask.Max)
-		facts.ArrayStep = uint64(ask.Step)
+	if query := jobSpec.Queue.Array; query != nil {
+		facts.ArrayCount = uint64(query.Count)
+		facts.ArrayMin = uint64(query.Min)
+		facts.ArrayMax = uint64(query.Max)
+		facts.ArrayStep = uint64(query.Step)
 	}
 	memory := memoryOf(job, node)
 	facts.MemPerCPU = memory.PerCPU
@@ -351,8 +351,8 @@ func perTask(size *spec.Size) string {
 // formatAmounts writes licences: matlab:2,ansys:1.
 func formatAmounts(list []spec.Count) string {
 	parts := make([]string, len(list))
-	for i, c := range list {
-		parts[i] = c.Name + ":" + strconv.FormatInt(c.N, 10)
+	for i, count := range list {
+		parts[i] = count.Name + ":" + strconv.FormatInt(count.N, 10)
 	}
 	return strings.Join(parts, ",")
 }

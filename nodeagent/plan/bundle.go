@@ -63,9 +63,11 @@ func ReadBundle(data []byte, folder string) (*Unpacked, error) {
 			return nil, wrong("hooks.%s: hooks are not run; take them out, and use TaskProlog or the job's script", name)
 		}
 	}
-	out := &Unpacked{Root: within(folder, b.Root.Path), ReadOnly: b.Root.ReadOnly, WorkDir: b.Process.Dir}
-	if out.WorkDir != "" && !path.IsAbs(out.WorkDir) {
-		return nil, wrong("process.cwd %q is not absolute", out.WorkDir)
+	unpacked := &Unpacked{
+		Root: within(folder, b.Root.Path), ReadOnly: b.Root.ReadOnly, WorkDir: b.Process.Dir,
+	}
+	if unpacked.WorkDir != "" && !path.IsAbs(unpacked.WorkDir) {
+		return nil, wrong("process.cwd %q is not absolute", unpacked.WorkDir)
 	}
 	for _, e := range b.Process.Env {
 		if name, _, ok := strings.Cut(e, "="); !ok || name == "" || strings.IndexByte(e, 0) >= 0 {
@@ -73,7 +75,7 @@ func ReadBundle(data []byte, folder string) (*Unpacked, error) {
 		}
 		// A terminal is the caller's.
 		if !strings.HasPrefix(e, "TERM=") {
-			out.Env = append(out.Env, e)
+			unpacked.Env = append(unpacked.Env, e)
 		}
 	}
 	for _, m := range b.Mounts {
@@ -89,13 +91,13 @@ func ReadBundle(data []byte, folder string) (*Unpacked, error) {
 		case m.Source == "" || target == "/" || slices.Contains(nodesOwn[:3], target):
 			return nil, wrong("mounts: %s cannot be mounted at %s", m.Source, target)
 		}
-		out.Mounts = append(out.Mounts, spec.ContainerMount{
+		unpacked.Mounts = append(unpacked.Mounts, spec.ContainerMount{
 			Source:   within(folder, m.Source),
 			Target:   target,
 			ReadOnly: slices.Contains(m.Options, "ro"),
 		})
 	}
-	return out, nil
+	return unpacked, nil
 }
 
 func isBind(kind string, options []string) bool {

@@ -126,10 +126,10 @@ func (r *RunSpec) Contain(unpacked *Unpacked) {
 		r.Env = overlayEnv(r.Env, about, container.Keep)
 		return
 	}
-	t := *r.Tasks
-	t.Env = overlayEnv(t.Env, about, container.Keep)
-	t.WorkDir = container.WorkDir
-	r.Tasks = &t
+	tasks := *r.Tasks
+	tasks.Env = overlayEnv(tasks.Env, about, container.Keep)
+	tasks.WorkDir = container.WorkDir
+	r.Tasks = &tasks
 }
 
 // overlayEnv lays variables over an environment.

@@ -110,22 +110,22 @@ func cpusHere(facts *BatchFacts) string {
 
 // Runs folds counts as Slurm writes them: 4(x2),3.
 func Runs(counts []uint32) string {
-	var b strings.Builder
+	var text strings.Builder
 	for i := 0; i < len(counts); {
 		j := i
 		for j < len(counts) && counts[j] == counts[i] {
 			j++
 		}
 		if i > 0 {
-			b.WriteByte(',')
+			text.WriteByte(',')
 		}
-		b.WriteString(formatNumber(uint64(counts[i])))
+		text.WriteString(formatNumber(uint64(counts[i])))
 		if n := j - i; n > 1 {
-			b.WriteString("(x" + strconv.Itoa(n) + ")")
+			text.WriteString("(x" + strconv.Itoa(n) + ")")
 		}
 		i = j
 	}
-	return b.String()
+	return text.String()
 }
 
 // gpuIndexes lists this node's devices by the node's numbering, or from 0 if

@@ -16,7 +16,7 @@ import (
 // rlimits turns the soft limits of a submission into those of a run; hard limits
 // stay the node's. A negative amount is no limit. Asked tells that --propagate
 // chose them: then the limits that the site keeps back travel too.
-func (n *Node) rlimits(list []spec.Count, asked bool) (out []Rlimit, warnings []string) {
+func (n *Node) rlimits(list []spec.Count, asked bool) (rlimits []Rlimit, warnings []string) {
 	known := spec.ResourceLimits()
 	for _, count := range list {
 		name := strings.TrimPrefix(strings.ToUpper(count.Name), "RLIMIT_")
@@ -32,9 +32,11 @@ func (n *Node) rlimits(list []spec.Count, asked bool) (out []Rlimit, warnings []
 		if count.N < 0 {
 			soft = RlimitInfinity
 		}
-		out = append(out, Rlimit{Resource: known[i].Number, Soft: soft, Hard: RlimitKeep, Asked: asked})
+		rlimits = append(
+			rlimits, Rlimit{Resource: known[i].Number, Soft: soft, Hard: RlimitKeep, Asked: asked},
+		)
 	}
-	return out, warnings
+	return rlimits, warnings
 }
 
 // nice is the nice value of a run, of which the shepherd makes sure that it is not
@@ -53,21 +55,21 @@ func (n *Node) nice(user []string) (value int32, above bool) {
 // login is the login environment that a batch script begins in; nil: none. A
 // container has the environment of its image: the login files are the node's.
 func (n *Node) login(job *Job) *Login {
-	ask := job.Spec.IO.Login
-	if ask == nil || job.Spec.Container != nil {
+	request := job.Spec.IO.Login
+	if request == nil || job.Spec.Container != nil {
 		return nil
 	}
-	out := &Login{
+	login := &Login{
 		User:    job.User,
 		Home:    job.Home,
 		Shell:   job.Shell,
-		Plain:   ask.Plain,
-		Timeout: cmp.Or(ask.Timeout, n.LoginTimeout),
+		Plain:   request.Plain,
+		Timeout: cmp.Or(request.Timeout, n.LoginTimeout),
 	}
 	if n.LoginCache != "" && job.User != "" && !strings.Contains(job.User, "/") {
-		out.Cache = path.Join(n.LoginCache, job.User)
+		login.Cache = path.Join(n.LoginCache, job.User)
 	}
-	return out
+	return login
 }
 
 // Name is Slurm's name for the limit; a number that has none stands for itself.

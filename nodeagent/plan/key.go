@@ -45,17 +45,17 @@ func (k RunKey) StepOf(step int32) RunKey {
 // where the key has one: the form used in cgroup names, logs and the MUSTER_RUN
 // variable.
 func (k RunKey) String() string {
-	b := make([]byte, 0, 56)
-	b = strconv.AppendUint(b, k.Job, 10)
-	b = append(b, '.')
-	b = strconv.AppendUint(b, uint64(k.Attempt), 10)
-	b = append(b, '.')
-	b = append(b, spec.StepID(k.Step).String()...)
+	buffer := make([]byte, 0, 56)
+	buffer = strconv.AppendUint(buffer, k.Job, 10)
+	buffer = append(buffer, '.')
+	buffer = strconv.AppendUint(buffer, uint64(k.Attempt), 10)
+	buffer = append(buffer, '.')
+	buffer = append(buffer, spec.StepID(k.Step).String()...)
 	if k.Epoch != 0 {
-		b = append(b, '.')
-		b = strconv.AppendUint(b, k.Epoch, 16)
+		buffer = append(buffer, '.')
+		buffer = strconv.AppendUint(buffer, k.Epoch, 16)
 	}
-	return string(b)
+	return string(buffer)
 }
 
 // Fields are what a line of a log that is about a run has: its key, the number of its job
@@ -74,27 +74,27 @@ func (k RunKey) Fields(job uint64, user string) []any {
 }
 
 // ParseRunKey reads the form that String writes.
-func ParseRunKey(s string) (RunKey, error) {
-	part := strings.Split(s, ".")
+func ParseRunKey(text string) (RunKey, error) {
+	part := strings.Split(text, ".")
 	if len(part) != keyParts && len(part) != keyPartsEpoch {
 		return RunKey{}, fmt.Errorf(
 			"run key %q: expected uid.attempt.step or uid.attempt.step.epoch",
-			s,
+			text,
 		)
 	}
 	job, err := strconv.ParseUint(part[0], 10, 64)
 	if err != nil {
-		return RunKey{}, fmt.Errorf("run key %q: bad job uid", s)
+		return RunKey{}, fmt.Errorf("run key %q: bad job uid", text)
 	}
 	attempt, err := strconv.ParseUint(part[1], 10, 32)
 	if err != nil {
-		return RunKey{}, fmt.Errorf("run key %q: bad attempt", s)
+		return RunKey{}, fmt.Errorf("run key %q: bad attempt", text)
 	}
 	key := RunKey{Job: job, Attempt: uint32(attempt)}
 	if len(part) == keyPartsEpoch {
 		key.Epoch, err = strconv.ParseUint(part[3], 16, 64)
 		if err != nil || key.Epoch == 0 {
-			return RunKey{}, fmt.Errorf("run key %q: bad epoch", s)
+			return RunKey{}, fmt.Errorf("run key %q: bad epoch", text)
 		}
 	}
 	for _, named := range []int32{StepBatch, StepExtern, StepInteractive} {
@@ -104,7 +104,7 @@ func ParseRunKey(s string) (RunKey, error) {
 	}
 	step, err := strconv.ParseInt(part[2], 10, 32)
 	if err != nil {
-		return RunKey{}, fmt.Errorf("run key %q: bad step", s)
+		return RunKey{}, fmt.Errorf("run key %q: bad step", text)
 	}
 	return key.StepOf(int32(step)), nil
 }

@@ -73,18 +73,18 @@ func appendItem(out []byte, major byte, n uint64) []byte {
 func (k *RunKey) UnmarshalCBOR(data []byte) error {
 	reader := keyReader{rest: data}
 	parts := reader.item(majorArray, keyPartsEpoch)
-	out := RunKey{
+	key := RunKey{
 		Job:     reader.item(majorUint, math.MaxUint64),
 		Attempt: uint32(reader.item(majorUint, math.MaxUint32)),
 		Step:    reader.step(),
 	}
 	if parts == keyPartsEpoch {
-		out.Epoch = reader.item(majorUint, math.MaxUint64)
+		key.Epoch = reader.item(majorUint, math.MaxUint64)
 	}
 	if reader.bad || len(reader.rest) > 0 || parts < keyParts {
 		return fmt.Errorf("%w: %x", errKey, data)
 	}
-	*k = out
+	*k = key
 	return nil
 }
 

@@ -51,18 +51,18 @@ func FilePerTask(pattern string) bool {
 // number between them that pads numbers with zeros (10 digits at most). %% is
 // one %, unknown letters stay as they are. A backslash anywhere switches the
 // replacing off; the backslashes themselves are taken out, of two one stays.
-func ExpandFile(pattern string, f *FileFacts) string {
-	return expand(pattern, f.value)
+func ExpandFile(pattern string, facts *FileFacts) string {
+	return expand(pattern, facts.value)
 }
 
 func expand(pattern string, value func(letter byte, pad int) (string, bool)) string {
 	if strings.IndexByte(pattern, '\\') >= 0 {
 		return unescape(pattern)
 	}
-	var b strings.Builder
+	var text strings.Builder
 	for i := 0; i < len(pattern); {
 		if pattern[i] != '%' {
-			b.WriteByte(pattern[i])
+			text.WriteByte(pattern[i])
 			i++
 			continue
 		}
@@ -71,17 +71,17 @@ func expand(pattern string, value func(letter byte, pad int) (string, bool)) str
 			j++
 		}
 		if j == len(pattern) {
-			b.WriteString(pattern[i:])
+			text.WriteString(pattern[i:])
 			break
 		}
 		if v, ok := value(pattern[j], parsePadding(pattern[i+1:j])); ok {
-			b.WriteString(v)
+			text.WriteString(v)
 		} else {
-			b.WriteString(pattern[i : j+1])
+			text.WriteString(pattern[i : j+1])
 		}
 		i = j + 1
 	}
-	return b.String()
+	return text.String()
 }
 
 func unescape(s string) string {
@@ -157,9 +157,9 @@ func (f *FileFacts) value(letter byte, pad int) (string, bool) {
 }
 
 // zeroPad widens a number; names stay as they are.
-func zeroPad(s string, width int) string {
-	if s == "" || s[0] < '0' || s[0] > '9' || len(s) >= width {
-		return s
+func zeroPad(text string, width int) string {
+	if text == "" || text[0] < '0' || text[0] > '9' || len(text) >= width {
+		return text
 	}
-	return strings.Repeat("0", width-len(s)) + s
+	return strings.Repeat("0", width-len(text)) + text
 }

@@ -81,8 +81,8 @@ func (s *StepPart) pmixConfig(node *Node, mpi string) (*PMIx, error) {
 // it.
 func (s *StepPart) pmixNamespace() string {
 	id := s.Job.ID
-	if w := s.Spec.World; w != nil {
-		id = uint64(w.Job)
+	if world := s.Spec.World; world != nil {
+		id = uint64(world.Job)
 	}
 	name := fmt.Sprintf("muster.pmix.%d.%d", id, s.Key.Step)
 	if len(s.Secret) > 0 {

@@ -110,9 +110,9 @@ func (m *Memory) Launched(result LaunchResult) {
 }
 
 // Confirmed notes that the controller has recorded an exit.
-func (m *Memory) Confirmed(k RunKey) {
+func (m *Memory) Confirmed(key RunKey) {
 	m.init()
-	m.confirmed[k] = true
+	m.confirmed[key] = true
 }
 
 // Step compares wishes and reality and gives the actions, in the order in
@@ -135,18 +135,18 @@ func (m *Memory) Step(input Input, policy Policy) []Action {
 		len(input.Wishes),
 	)
 	for i := range input.Wishes {
-		k := input.Wishes[i].Key
-		wishes[k], attempts[k.Job] = &input.Wishes[i], max(attempts[k.Job], k.Attempt)
+		key := input.Wishes[i].Key
+		wishes[key], attempts[key.Job] = &input.Wishes[i], max(attempts[key.Job], key.Attempt)
 	}
 	observed := make(map[RunKey]*Observed, len(input.Observed))
 	for i := range input.Observed {
 		observed[input.Observed[i].Key] = &input.Observed[i]
 	}
-	var out []Action
+	var actions []Action
 	for i := range input.Observed {
 		o := &input.Observed[i]
-		out = append(
-			out,
+		actions = append(
+			actions,
 			m.decidePresent(
 				o,
 				wishes[o.Key],
@@ -155,18 +155,18 @@ func (m *Memory) Step(input Input, policy Policy) []Action {
 			)...)
 	}
 	for i := range input.Wishes {
-		if w := &input.Wishes[i]; observed[w.Key] == nil {
-			out = append(out, m.decideAbsent(w)...)
+		if wish := &input.Wishes[i]; observed[wish.Key] == nil {
+			actions = append(actions, m.decideAbsent(wish)...)
 		}
 	}
 	m.forgetKeys(input, wishes, observed)
-	slices.SortStableFunc(out, func(action, b Action) int {
+	slices.SortStableFunc(actions, func(action, b Action) int {
 		if action.Kind != b.Kind {
 			return int(action.Kind) - int(b.Kind)
 		}
 		return action.Key.Compare(b.Key)
 	})
-	return out
+	return actions
 }
 
 // decidePresent decides about a run that the shepherd has.
@@ -186,23 +186,23 @@ func (m *Memory) decidePresent(
 		return m.decideOrphan(observed, input, policy)
 	}
 	delete(m.orphans, observed.Key)
-	var out []Action
+	var actions []Action
 	if observed.State != Starting {
-		out = m.reportOnce(Action{Kind: ReportStarted, Key: observed.Key, Observed: *observed})
+		actions = m.reportOnce(Action{Kind: ReportStarted, Key: observed.Key, Observed: *observed})
 	}
 	if wish.Stop && needsTerm(observed, input.Now.Add(wish.Grace)) {
-		out = append(
-			out,
+		actions = append(
+			actions,
 			Action{Kind: DoTerminate, Key: observed.Key, Grace: wish.Grace, Note: wish.Note},
 		)
 	}
-	return out
+	return actions
 }
 
 // needsTerm tells that no SIGKILL is due by the deadline. It is asked of the
 // shepherd, not of our memory, because a new shepherd has no timers.
-func needsTerm(o *Observed, deadline spec.Instant) bool {
-	return o.KillSent == 0 && (o.TermUntil == 0 || o.TermUntil > deadline)
+func needsTerm(observed *Observed, deadline spec.Instant) bool {
+	return observed.KillSent == 0 && (observed.TermUntil == 0 || observed.TermUntil > deadline)
 }
 
 // decideOrphan decides about a living run that is not desired. An incomplete list
@@ -216,13 +216,15 @@ func (m *Memory) decideOrphan(observed *Observed, input Input, policy Policy) []
 		since = input.Now
 		m.orphans[observed.Key] = since
 	}
-	out := m.reportOnce(Action{Kind: ReportOrphan, Key: observed.Key, Observed: *observed})
+	actions := m.reportOnce(Action{Kind: ReportOrphan, Key: observed.Key, Observed: *observed})
 	if policy.KillOrphans && !input.Unknown[observed.Key.StepOf(StepBatch)] &&
 		input.Now.Sub(since) >= policy.OrphanAfter &&
 		needsTerm(observed, input.Now.Add(policy.OrphanGrace)) {
-		out = append(out, Action{Kind: DoTerminate, Key: observed.Key, Grace: policy.OrphanGrace})
+		actions = append(
+			actions, Action{Kind: DoTerminate, Key: observed.Key, Grace: policy.OrphanGrace},
+		)
 	}
-	return out
+	return actions
 }
 
 // decideAbsent decides about a wish for a run that the shepherd does not have. It is

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"bytes"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -289,7 +290,7 @@ func TestStepDoesNotDependOnOrder(t *testing.T) {
 		first := a.Step(in, Policy{KillOrphans: true})
 		slices.Reverse(in.Wishes)
 		slices.Reverse(in.Observed)
-		if second := b.Step(in, Policy{KillOrphans: true}); !slices.Equal(first, second) {
+		if second := b.Step(in, Policy{KillOrphans: true}); !reflect.DeepEqual(first, second) {
 			t.Fatalf("%+v\n%+v", first, second)
 		}
 	})

@@ -264,6 +264,7 @@ type Observed struct {
 	Launch    spec.Hash    `cbor:"13,keyasint"`           // as in RunSpec
 	Seq       uint64       `cbor:"14,keyasint,omitempty"`
 	Namespace string       `cbor:"15,keyasint,omitempty"` // file of the mount namespace with its attempt's private folders
+	Order     []byte       `cbor:"16,keyasint,omitempty"` // as in RunSpec; only in lists
 }
 
 // Event is news of one run: it started, or it exited.

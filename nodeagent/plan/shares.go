@@ -51,19 +51,19 @@ func Devices(alloc *spec.NodeAlloc) []spec.GPURef {
 	if len(alloc.Shares) == 0 {
 		return alloc.GPUs
 	}
-	out := slices.Clone(alloc.GPUs)
-	for _, s := range alloc.Shares {
-		out = append(out, spec.GPURef{UUID: s.UUID, Index: s.Index, Type: s.Type})
+	gpus := slices.Clone(alloc.GPUs)
+	for _, share := range alloc.Shares {
+		gpus = append(gpus, spec.GPURef{UUID: share.UUID, Index: share.Index, Type: share.Type})
 	}
-	return out
+	return gpus
 }
 
 // countShards is how many shards a part of an allocation has.
 func countShards(alloc *spec.NodeAlloc) uint32 {
 	var n int64
-	for _, s := range alloc.Shares {
-		if s.Name == "shard" {
-			n += s.N
+	for _, share := range alloc.Shares {
+		if share.Name == "shard" {
+			n += share.N
 		}
 	}
 	return uint32(n)

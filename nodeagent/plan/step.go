@@ -97,10 +97,10 @@ const signalled = 128
 func Worst(list []TaskExit) (code, signal int32) {
 	var own int32
 	for i := range list {
-		x := &list[i]
-		own = max(own, x.Code)
-		if x.Signal != 0 {
-			signal, code = max(signal, x.Signal), max(code, signalled+x.Signal)
+		exit := &list[i]
+		own = max(own, exit.Code)
+		if exit.Signal != 0 {
+			signal, code = max(signal, exit.Signal), max(code, signalled+exit.Signal)
 		}
 	}
 	if own == 0 {

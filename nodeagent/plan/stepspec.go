@@ -46,8 +46,8 @@ func StepRun(
 	node *Node,
 	visible func(gpus []int) []string,
 ) (RunSpec, []string, error) {
-	jobSpec, ss := step.Job.Spec, step.Spec
-	limits, warnings := node.rlimits(ss.Rlimits, ss.LimitsAsked)
+	jobSpec, stepSpec := step.Job.Spec, step.Spec
+	limits, warnings := node.rlimits(stepSpec.Rlimits, stepSpec.LimitsAsked)
 	user := splitEnv(step.Job.Env)
 	part := *step.Job // with what the step has of the node
 	part.Here = step.Here
@@ -55,28 +55,28 @@ func StepRun(
 		part.Here.Mem = step.Job.Here.Mem
 	}
 	tasks := &Tasks{
-		Argv:    ss.Argv,
-		WorkDir: cmp.Or(ss.WorkDir, jobSpec.IO.WorkDir, "/tmp"),
-		Umask:   ss.Umask & 0o777,
-		Append:  ss.Append || node.Append,
+		Argv:    stepSpec.Argv,
+		WorkDir: cmp.Or(stepSpec.WorkDir, jobSpec.IO.WorkDir, "/tmp"),
+		Umask:   stepSpec.Umask & 0o777,
+		Append:  stepSpec.Append || node.Append,
 		Rlimits: limits,
-		Input:   ss.InputTask,
-		Cast:    ss.Cast,
+		Input:   stepSpec.InputTask,
+		Cast:    stepSpec.Cast,
 	}
-	if ss.Pty {
+	if stepSpec.Pty {
 		tasks.Input = spec.InputAll
-		tasks.Terminal = &Window{Rows: ss.Rows, Columns: ss.Columns}
+		tasks.Terminal = &Window{Rows: stepSpec.Rows, Columns: stepSpec.Columns}
 		if !slices.Contains(step.Ranks, 0) {
 			tasks.Terminal, tasks.Input = nil, spec.InputNone // only the first task has one
 		}
 	}
-	for _, p := range []string{node.TaskProlog, ss.TaskProlog} {
-		if p != "" && ss.Cast == nil {
+	for _, p := range []string{node.TaskProlog, stepSpec.TaskProlog} {
+		if p != "" && stepSpec.Cast == nil {
 			tasks.Prologs = append(tasks.Prologs, p)
 		}
 	}
-	for _, p := range []string{ss.TaskEpilog, node.TaskEpilog} {
-		if p != "" && ss.Cast == nil {
+	for _, p := range []string{stepSpec.TaskEpilog, node.TaskEpilog} {
+		if p != "" && stepSpec.Cast == nil {
 			tasks.Epilogs = append(tasks.Epilogs, p)
 		}
 	}
@@ -95,8 +95,8 @@ func StepRun(
 	tasks.Env = step.commonEnv(user, node, bound, mpi)
 	for i, rank := range step.Ranks {
 		task := Task{Rank: rank, CPUs: bound.taskCPUs(i)}
-		if len(ss.Programs) > 0 {
-			task.Argv, err = programOf(ss.Programs, rank)
+		if len(stepSpec.Programs) > 0 {
+			task.Argv, err = programOf(stepSpec.Programs, rank)
 			if err != nil {
 				return RunSpec{}, warnings, err
 			}
@@ -126,7 +126,7 @@ func StepRun(
 	}
 	tasks.Notices = told
 	run.Nice, run.NiceAbove = node.nice(user)
-	run.Space, run.Container = spaceOf(step.Job, node), containerOf(ss.Container, step.Job)
+	run.Space, run.Container = spaceOf(step.Job, node), containerOf(stepSpec.Container, step.Job)
 	if run.Container != nil {
 		tasks.Contained = true
 		run.showPrograms(node.TaskProlog, node.TaskEpilog)
@@ -148,8 +148,8 @@ func (s *StepPart) pmiConfig(mpi string) *PMI {
 		return nil
 	}
 	id := s.Job.ID
-	if w := s.Spec.World; w != nil {
-		id = uint64(w.Job)
+	if world := s.Spec.World; world != nil {
+		id = uint64(world.Job)
 	}
 	return &PMI{
 		Job:     fmt.Sprintf("%d.%d", id, s.Key.Step),
@@ -196,15 +196,17 @@ func programOf(list []spec.TaskProgram, rank uint32) ([]string, error) {
 			others = i
 		}
 		place := 0
-		for _, r := range list[i].Ranks {
-			if int64(rank) > r.Last {
-				place += int((r.Last-r.First)/r.Step) + 1
+		for _, taskRange := range list[i].Ranks {
+			if int64(rank) > taskRange.Last {
+				place += int((taskRange.Last-taskRange.First)/taskRange.Step) + 1
 				continue
 			}
-			if int64(rank) < r.First || (int64(rank)-r.First)%r.Step != 0 {
+			if int64(rank) < taskRange.First || (int64(rank)-taskRange.First)%taskRange.Step != 0 {
 				break
 			}
-			return programFor(&list[i], rank, place+int((int64(rank)-r.First)/r.Step)), nil
+			return programFor(
+				&list[i], rank, place+int((int64(rank)-taskRange.First)/taskRange.Step),
+			), nil
 		}
 	}
 	if others >= 0 {
@@ -261,12 +263,12 @@ func (s *StepPart) commonEnv(user []string, node *Node, b *binding, mpi string) 
 	out := make([]string, 0, len(user)+len(own)+2)
 	seen := make(map[string]bool, len(user))
 	for _, e := range slices.Backward(user) { // of a repeated name the last one counts
-		name, v, ok := strings.Cut(e, "=")
+		name, value, ok := strings.Cut(e, "=")
 		if !ok || name == "" || ours[name] || seen[name] || foreign && ofPMIxServer(name) {
 			continue
 		}
 		seen[name] = true
-		if name == "HOSTNAME" && v != "" {
+		if name == "HOSTNAME" && value != "" {
 			e = "HOSTNAME=" + node.Host
 		}
 		out = append(out, e)
@@ -357,9 +359,9 @@ func (s *StepPart) taskEnv(
 func (s *StepPart) gpusOf(local int, task *Task, node *Node) ([]int, error) {
 	text := s.Spec.GPUBind
 	per := int64(0)
-	for _, c := range s.Spec.PerTask {
-		if c.Name == "gpu" {
-			per += c.N
+	for _, count := range s.Spec.PerTask {
+		if count.Name == "gpu" {
+			per += count.N
 		}
 	}
 	if text == "" && per > 0 { // as --gpus-per-task has it

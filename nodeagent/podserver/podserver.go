@@ -45,12 +45,12 @@ type Server struct {
 }
 
 // Open opens the socket.
-func Open(o Options) (*Server, error) {
-	listener, err := listen.Unix(o.Socket, 0o600)
+func Open(options Options) (*Server, error) {
+	listener, err := listen.Unix(options.Socket, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("pods cannot be given devices on this node: %w", err)
 	}
-	return &Server{options: o, listener: listener}, nil
+	return &Server{options: options, listener: listener}, nil
 }
 
 // Serve answers until the context ends.
@@ -76,52 +76,60 @@ func (s *Server) Serve(ctx context.Context, wg *sync.WaitGroup) {
 	})
 }
 
-func (s *Server) devices(rw http.ResponseWriter, _ *http.Request) {
-	answer(rw, http.StatusOK, podapi.Node{Name: s.options.Node, Devices: s.options.Devices()})
+func (s *Server) devices(writer http.ResponseWriter, _ *http.Request) {
+	answer(writer, http.StatusOK, podapi.Node{Name: s.options.Node, Devices: s.options.Devices()})
 }
 
 // askTime bounds the question to the controllers. It is below the client's own time.
 const askTime = 10 * time.Second
 
-func (s *Server) holds(rw http.ResponseWriter, req *http.Request) {
-	ctx, cancel := context.WithTimeout(req.Context(), askTime)
+func (s *Server) holds(writer http.ResponseWriter, request *http.Request) {
+	ctx, cancel := context.WithTimeout(request.Context(), askTime)
 	defer cancel()
 	list, err := s.options.Holds(ctx, s.options.Node)
 	if err != nil {
-		answer(rw, http.StatusServiceUnavailable, podapi.Failure{Error: err.Error()})
+		answer(writer, http.StatusServiceUnavailable, podapi.Failure{Error: err.Error()})
 		return
 	}
-	out := podapi.Holds{Holds: make([]podapi.Hold, 0, len(list))}
-	for _, h := range list {
-		hold := podapi.Hold{UID: h.GetId(), Namespace: h.GetSpace(), Pod: h.GetOwner()}
-		for _, gpu := range h.GetGpus() {
+	holds := podapi.Holds{Holds: make([]podapi.Hold, 0, len(list))}
+	for _, foreignHold := range list {
+		hold := podapi.Hold{
+			UID:       foreignHold.GetId(),
+			Namespace: foreignHold.GetSpace(),
+			Pod:       foreignHold.GetOwner(),
+		}
+		for _, gpu := range foreignHold.GetGpus() {
 			hold.GPUs = append(hold.GPUs, gpu.GetUuid())
 		}
-		out.Holds = append(out.Holds, hold)
+		holds.Holds = append(holds.Holds, hold)
 	}
-	answer(rw, http.StatusOK, out)
+	answer(writer, http.StatusOK, holds)
 }
 
-func (s *Server) pods(rw http.ResponseWriter, req *http.Request) {
-	text, err := io.ReadAll(http.MaxBytesReader(rw, req.Body, podapi.MaxBody))
+func (s *Server) pods(writer http.ResponseWriter, request *http.Request) {
+	text, err := io.ReadAll(http.MaxBytesReader(writer, request.Body, podapi.MaxBody))
 	var list []podapi.Pod
 	if err == nil {
 		err = json.Unmarshal(text, &list)
 	}
 	if err != nil {
-		answer(rw, http.StatusBadRequest, podapi.Failure{Error: "the list of pods: " + err.Error()})
+		answer(
+			writer,
+			http.StatusBadRequest,
+			podapi.Failure{Error: "the list of pods: " + err.Error()},
+		)
 		return
 	}
 	pods := make([]telemetry.PodOnNode, len(list))
-	for i, p := range list {
-		pods[i] = telemetry.PodOnNode(p)
+	for i, pod := range list {
+		pods[i] = telemetry.PodOnNode(pod)
 	}
 	s.options.SetPods(pods)
-	answer(rw, http.StatusOK, struct{}{})
+	answer(writer, http.StatusOK, struct{}{})
 }
 
-func answer(rw http.ResponseWriter, status int, what any) {
-	rw.Header().Set("Content-Type", "application/json")
-	rw.WriteHeader(status)
-	_ = json.NewEncoder(rw).Encode(what) // a client that left needs no answer
+func answer(writer http.ResponseWriter, status int, what any) {
+	writer.Header().Set("Content-Type", "application/json")
+	writer.WriteHeader(status)
+	_ = json.NewEncoder(writer).Encode(what) // a client that left needs no answer
 }

@@ -102,9 +102,9 @@ func NewRedfish(address, user string, password func() (string, error), ca string
 		client: &http.Client{
 			Transport: &http.Transport{TLSClientConfig: config},
 			// A password goes to the controller that was named, and to no other.
-			CheckRedirect: func(req *http.Request, via []*http.Request) error {
-				if req.URL.Host != via[0].URL.Host || req.URL.Scheme != via[0].URL.Scheme {
-					return fmt.Errorf("it points to another host, %s", req.URL.Host)
+			CheckRedirect: func(request *http.Request, via []*http.Request) error {
+				if request.URL.Host != via[0].URL.Host || request.URL.Scheme != via[0].URL.Scheme {
+					return fmt.Errorf("it points to another host, %s", request.URL.Host)
 				}
 				return nil
 			},
@@ -186,19 +186,19 @@ func (r *Redfish) get(ctx context.Context, path string, into any) error {
 	if !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//") {
 		return fmt.Errorf("redfish: %s names a resource %q, which is not its own", r.URL, path)
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.URL+path, nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.URL+path, nil)
 	if err != nil {
 		return fmt.Errorf("redfish: %w", err)
 	}
-	req.Header.Set("Accept", "application/json")
+	request.Header.Set("Accept", "application/json")
 	if r.User != "" {
 		password, err := r.Password()
 		if err != nil {
 			return fmt.Errorf("redfish: %w", err)
 		}
-		req.SetBasicAuth(r.User, password)
+		request.SetBasicAuth(r.User, password)
 	}
-	answer, err := r.client.Do(req)
+	answer, err := r.client.Do(request)
 	if err != nil {
 		return fmt.Errorf("redfish: %w", err)
 	}

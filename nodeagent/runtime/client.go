@@ -61,68 +61,68 @@ func (c *Client) Hello() plan.Hello { return c.hello }
 
 // Greet asks the shepherd for its present Hello.
 func (c *Client) Greet(ctx context.Context) (plan.Hello, error) {
-	var h plan.Hello
-	err := c.askOnce(ctx, protocol.OpHello, nil, &h)
-	return h, err
+	var hello plan.Hello
+	err := c.askOnce(ctx, protocol.OpHello, nil, &hello)
+	return hello, err
 }
 
 // Launch asks for runs, each of which starts once, ever. The answers, in the
 // same order, come when the accepted runs are recorded on disk; each of those
 // gives exactly one exit, also if it cannot be started.
 func (c *Client) Launch(ctx context.Context, runs []plan.RunSpec) ([]plan.LaunchResult, error) {
-	var a protocol.LaunchReply
-	if err := c.askOnce(ctx, protocol.OpLaunch, protocol.Launch{Runs: runs}, &a); err != nil {
+	var reply protocol.LaunchReply
+	if err := c.askOnce(ctx, protocol.OpLaunch, protocol.Launch{Runs: runs}, &reply); err != nil {
 		return nil, err
 	}
-	if len(a.Results) != len(runs) {
+	if len(reply.Results) != len(runs) {
 		return nil, fmt.Errorf(
 			"%w: %d answers to %d launches",
 			protocol.ErrFrame,
-			len(a.Results),
+			len(reply.Results),
 			len(runs),
 		)
 	}
-	return a.Results, nil
+	return reply.Results, nil
 }
 
 // Tell writes a line into the error output of a run, as its user.
-func (c *Client) Tell(ctx context.Context, k plan.RunKey, line string) error {
-	return c.askOnce(ctx, protocol.OpSignal, protocol.Signal{Key: k, Notice: line}, nil)
+func (c *Client) Tell(ctx context.Context, key plan.RunKey, line string) error {
+	return c.askOnce(ctx, protocol.OpSignal, protocol.Signal{Key: key, Notice: line}, nil)
 }
 
 // Signal sends one signal to the processes that the scope names.
-func (c *Client) Signal(ctx context.Context, k plan.RunKey, sig int32, scope plan.Scope) error {
+func (c *Client) Signal(ctx context.Context, key plan.RunKey, sig int32, scope plan.Scope) error {
 	return c.askOnce(
 		ctx,
 		protocol.OpSignal,
-		protocol.Signal{Key: k, Signal: sig, Scope: scope},
+		protocol.Signal{Key: key, Signal: sig, Scope: scope},
 		nil,
 	)
 }
 
 // Terminate sends SIGCONT and SIGTERM now and SIGKILL after the grace.
-func (c *Client) Terminate(ctx context.Context, t plan.Terminate) error {
-	return c.askOnce(ctx, protocol.OpTerminate, t, nil)
+func (c *Client) Terminate(ctx context.Context, terminate plan.Terminate) error {
+	return c.askOnce(ctx, protocol.OpTerminate, terminate, nil)
 }
 
 // Kill kills every process of the scope at once.
-func (c *Client) Kill(ctx context.Context, k plan.RunKey, scope plan.Scope) error {
-	return c.Terminate(ctx, plan.Terminate{Key: k, Scope: scope})
+func (c *Client) Kill(ctx context.Context, key plan.RunKey, scope plan.Scope) error {
+	return c.Terminate(ctx, plan.Terminate{Key: key, Scope: scope})
 }
 
 // List gives every run that the shepherd has, in the order of keys.
 func (c *Client) List(ctx context.Context) ([]plan.Observed, error) {
-	var a protocol.ListReply
-	err := c.askOnce(ctx, protocol.OpList, nil, &a)
-	return a.Runs, err
+	var reply protocol.ListReply
+	err := c.askOnce(ctx, protocol.OpList, nil, &reply)
+	return reply.Runs, err
 }
 
 // Usage gives the use so far of the named runs that have started; without
 // keys, of all.
 func (c *Client) Usage(ctx context.Context, keys ...plan.RunKey) ([]plan.Usage, error) {
-	var a protocol.UsageReply
-	err := c.askOnce(ctx, protocol.OpUsage, protocol.Keys{Keys: keys}, &a)
-	return a.Usage, err
+	var reply protocol.UsageReply
+	err := c.askOnce(ctx, protocol.OpUsage, protocol.Keys{Keys: keys}, &reply)
+	return reply.Usage, err
 }
 
 // Ack tells the shepherd to forget runs whose exits are recorded elsewhere.
@@ -132,35 +132,35 @@ func (c *Client) Ack(ctx context.Context, keys []plan.RunKey) error {
 
 // Grant tells the shepherd that the controller has answered a heartbeat: leases go
 // on from when it was sent.
-func (c *Client) Grant(ctx context.Context, g plan.Grant) error {
-	return c.askOnce(ctx, protocol.OpGrant, g, nil)
+func (c *Client) Grant(ctx context.Context, grant plan.Grant) error {
+	return c.askOnce(ctx, protocol.OpGrant, grant, nil)
 }
 
 // Spaces gives the attempts that have private folders, or something left of
 // them. base is the folder in which they are made now, empty for none.
 func (c *Client) Spaces(ctx context.Context, base string) ([]plan.RunKey, error) {
-	var a protocol.Keys
-	err := c.askOnce(ctx, protocol.OpSpaces, protocol.Spaces{Base: base}, &a)
-	return a.Keys, err
+	var keys protocol.Keys
+	err := c.askOnce(ctx, protocol.OpSpaces, protocol.Spaces{Base: base}, &keys)
+	return keys.Keys, err
 }
 
 // Vacate removes the private folders of an attempt that is over, and returns when
 // they are gone: there is no other limit, because they can hold very many files.
-func (c *Client) Vacate(ctx context.Context, k plan.RunKey) error {
-	return c.callShepherd(ctx, protocol.OpVacate, protocol.Vacate{Key: k}, nil)
+func (c *Client) Vacate(ctx context.Context, key plan.RunKey) error {
+	return c.callShepherd(ctx, protocol.OpVacate, protocol.Vacate{Key: key}, nil)
 }
 
 // Adopt makes a process, with what it starts from then on, one of a run that lives.
-func (c *Client) Adopt(ctx context.Context, k plan.RunKey, pid int) error {
-	return c.askOnce(ctx, protocol.OpAdopt, protocol.Adopt{Key: k, PID: int32(pid)}, nil)
+func (c *Client) Adopt(ctx context.Context, key plan.RunKey, pid int) error {
+	return c.askOnce(ctx, protocol.OpAdopt, protocol.Adopt{Key: key, PID: int32(pid)}, nil)
 }
 
 // Drain tells the shepherd to start nothing more and to end when its last run
 // is acknowledged. It gives the keys of all runs it knows.
 func (c *Client) Drain(ctx context.Context) ([]plan.RunKey, error) {
-	var a protocol.DrainReply
-	err := c.askOnce(ctx, protocol.OpDrain, nil, &a)
-	return a.Known, err
+	var reply protocol.DrainReply
+	err := c.askOnce(ctx, protocol.OpDrain, nil, &reply)
+	return reply.Known, err
 }
 
 // Resume takes a drain back.

@@ -41,16 +41,16 @@ type Keeper struct {
 // but for the shepherd itself.
 func Keep(
 	ctx context.Context,
-	cfg Config,
-	log *slog.Logger,
+	config Config,
+	logger *slog.Logger,
 	events func([]plan.Event),
 ) (*Keeper, error) {
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
 	}
 	keeper := &Keeper{
-		cfg:     cfg,
-		log:     log,
+		cfg:     config,
+		log:     logger,
 		events:  events,
 		clients: map[string]*Client{},
 		owner:   map[plan.RunKey]string{},
@@ -58,11 +58,11 @@ func Keep(
 	// Older shepherds first: ours drains them as soon as it starts, and an
 	// empty one is gone then.
 	keeper.findOthers(ctx)
-	client, err := Start(ctx, cfg)
+	client, err := Start(ctx, config)
 	if err != nil {
 		return nil, err
 	}
-	if err := keeper.attachConn(ctx, cfg.Release, client); err != nil {
+	if err := keeper.attachConn(ctx, config.Release, client); err != nil {
 		return nil, err
 	}
 	keeper.wg.Go(func() { keeper.keepConnected(ctx, client) })
@@ -198,8 +198,8 @@ func (k *Keeper) findOthers(ctx context.Context) {
 func (k *Keeper) Client() (*Client, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if c := k.clients[k.cfg.Release]; c != nil {
-		return c, nil
+	if client := k.clients[k.cfg.Release]; client != nil {
+		return client, nil
 	}
 	return nil, ErrDown
 }
@@ -212,7 +212,7 @@ func (k *Keeper) allConns() ([]*Client, error) {
 	if own == nil {
 		return nil, ErrDown
 	}
-	out := []*Client{own}
+	clients := []*Client{own}
 	var names []string
 	for r := range k.clients {
 		if r != k.cfg.Release {
@@ -221,9 +221,9 @@ func (k *Keeper) allConns() ([]*Client, error) {
 	}
 	slices.Sort(names)
 	for _, r := range names {
-		out = append(out, k.clients[r])
+		clients = append(clients, k.clients[r])
 	}
-	return out, nil
+	return clients, nil
 }
 
 // Hello asks our shepherd what it says of itself now.
@@ -258,8 +258,8 @@ func (k *Keeper) List(ctx context.Context) ([]plan.Observed, error) {
 		}
 		if i > 0 {
 			k.mu.Lock()
-			for _, o := range runs {
-				k.owner[o.Key] = client.Hello().Release
+			for _, observed := range runs {
+				k.owner[observed.Key] = client.Hello().Release
 			}
 			k.mu.Unlock()
 		}
@@ -300,8 +300,8 @@ func (k *Keeper) Adopt(ctx context.Context, key plan.RunKey, pid int) error {
 }
 
 // Terminate sends SIGCONT and SIGTERM now and SIGKILL after the grace.
-func (k *Keeper) Terminate(ctx context.Context, t plan.Terminate) error {
-	return k.askEach(func(c *Client) error { return c.Terminate(ctx, t) })
+func (k *Keeper) Terminate(ctx context.Context, terminate plan.Terminate) error {
+	return k.askEach(func(c *Client) error { return c.Terminate(ctx, terminate) })
 }
 
 // Usage gives the use so far of the named runs; without keys, of all.
@@ -310,15 +310,15 @@ func (k *Keeper) Usage(ctx context.Context, keys ...plan.RunKey) ([]plan.Usage, 
 	if err != nil {
 		return nil, err
 	}
-	var out []plan.Usage
+	var usages []plan.Usage
 	for _, client := range clients {
 		u, err := client.Usage(ctx, keys...)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, u...)
+		usages = append(usages, u...)
 	}
-	return out, nil
+	return usages, nil
 }
 
 // Grant tells all shepherds that the controller has answered a heartbeat.
@@ -328,8 +328,8 @@ func (k *Keeper) Grant(ctx context.Context, grant plan.Grant) error {
 		return err
 	}
 	var errs []error
-	for _, c := range clients {
-		errs = append(errs, c.Grant(ctx, grant))
+	for _, client := range clients {
+		errs = append(errs, client.Grant(ctx, grant))
 	}
 	return errors.Join(errs...)
 }

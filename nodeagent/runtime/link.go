@@ -117,15 +117,15 @@ func (c *link) callShepherd(ctx context.Context, op protocol.Op, body, into any)
 		return fmt.Errorf("%w: %w", ErrClosed, err)
 	}
 	select {
-	case m := <-ch:
-		return c.answer(m, into)
+	case message := <-ch:
+		return c.answer(message, into)
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-c.done:
 		// The answer may have come just before the end.
 		select {
-		case m := <-ch:
-			return c.answer(m, into)
+		case message := <-ch:
+			return c.answer(message, into)
 		default:
 			return c.err
 		}

@@ -31,13 +31,13 @@ func Shepherds(dir string) []Process {
 	if err != nil {
 		return nil
 	}
-	var out []Process
-	for _, e := range procs {
-		pid, err := strconv.Atoi(e.Name())
+	var processes []Process
+	for _, entry := range procs {
+		pid, err := strconv.Atoi(entry.Name())
 		if err != nil {
 			continue
 		}
-		line, err := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
+		line, err := os.ReadFile(filepath.Join("/proc", entry.Name(), "cmdline"))
 		if err != nil {
 			continue
 		}
@@ -45,15 +45,15 @@ func Shepherds(dir string) []Process {
 		if its == "" {
 			continue
 		}
-		have, err := os.Stat(filepath.Join("/proc", e.Name(), "root", its))
+		have, err := os.Stat(filepath.Join("/proc", entry.Name(), "root", its))
 		if err == nil && os.SameFile(want, have) {
-			out = append(out, Process{PID: pid, Release: release})
+			processes = append(processes, Process{PID: pid, Release: release})
 		}
 	}
 	// A child that has not executed its program yet looks like its shepherd.
-	all := slices.Clone(out)
-	return slices.DeleteFunc(out, func(p Process) bool {
-		st, err := proc.ReadStat(p.PID)
+	all := slices.Clone(processes)
+	return slices.DeleteFunc(processes, func(process Process) bool {
+		st, err := proc.ReadStat(process.PID)
 		return err != nil ||
 			slices.ContainsFunc(all, func(q Process) bool { return q.PID == st.PPID })
 	})

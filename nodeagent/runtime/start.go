@@ -68,9 +68,9 @@ const exitRunning = 3
 // DIR/RELEASE/log, and outlives the caller. (A service manager that kills a
 // whole control group at a restart would kill it nevertheless: give it a unit
 // of its own, or set KillMode=process.)
-func Start(ctx context.Context, cfg Config) (*Client, error) {
-	socket := Socket(cfg.Dir, cfg.Release)
-	client, err := dialWithin(ctx, socket, cfg.callTimeout())
+func Start(ctx context.Context, config Config) (*Client, error) {
+	socket := Socket(config.Dir, config.Release)
+	client, err := dialWithin(ctx, socket, config.callTimeout())
 	switch {
 	case errors.Is(err, ErrNoAnswer):
 		// A second shepherd must not start beside one that is only stopped: both
@@ -92,16 +92,16 @@ func Start(ctx context.Context, cfg Config) (*Client, error) {
 		}
 		client.Close()
 	}
-	if err := launchShepherd(ctx, cfg); err != nil {
+	if err := launchShepherd(ctx, config); err != nil {
 		return nil, err
 	}
 	// A new shepherd answers once it knows what those of older releases have, and
 	// waits for each that is stopped.
-	return dialWithin(ctx, socket, 3*cfg.callTimeout())
+	return dialWithin(ctx, socket, 3*config.callTimeout())
 }
 
-func launchShepherd(ctx context.Context, cfg Config) error {
-	folder := filepath.Join(cfg.Dir, cfg.Release)
+func launchShepherd(ctx context.Context, config Config) error {
+	folder := filepath.Join(config.Dir, config.Release)
 	if err := os.MkdirAll(folder, 0o711); err != nil {
 		return fmt.Errorf("start shepherd: %w", err)
 	}
@@ -121,12 +121,21 @@ func launchShepherd(ctx context.Context, cfg Config) error {
 	}
 	defer func() { _ = ready.Close() }()
 	args := append(
-		[]string{"--dir", cfg.Dir, "--node", cfg.Node, "--release", cfg.Release, "--ready-fd", "3"},
-		cfg.Args...)
-	cmd := exec.Command(cfg.Binary, args...)
+		[]string{
+			"--dir",
+			config.Dir,
+			"--node",
+			config.Node,
+			"--release",
+			config.Release,
+			"--ready-fd",
+			"3",
+		},
+		config.Args...)
+	cmd := exec.Command(config.Binary, args...)
 	cmd.Stderr = logFile
 	cmd.Stdout = logFile
-	cmd.Env = cfg.Env
+	cmd.Env = config.Env
 	cmd.Dir = "/"
 	cmd.ExtraFiles = []*os.File{write}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -164,12 +173,12 @@ func launchShepherd(ctx context.Context, cfg Config) error {
 
 // readLogSince reads what the shepherd has logged since the offset.
 func readLogSince(path string, from int64) string {
-	f, err := os.Open(path)
+	file, err := os.Open(path)
 	if err != nil {
 		return err.Error()
 	}
-	defer func() { _ = f.Close() }()
+	defer func() { _ = file.Close() }()
 	b := make([]byte, 2000)
-	n, _ := f.ReadAt(b, from)
+	n, _ := file.ReadAt(b, from)
 	return string(b[:n])
 }

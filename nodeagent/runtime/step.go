@@ -36,13 +36,13 @@ func (s *Step) take(reader *protocol.Reader, message protocol.Message) error {
 		s.plain(message.Plain)
 		return nil
 	}
-	var q protocol.StepFrames
-	if err := reader.Decode(message, &q); err != nil {
+	var frames protocol.StepFrames
+	if err := reader.Decode(message, &frames); err != nil {
 		return err
 	}
 	s.buf = s.buf[:0]
-	for i := range q.Frames {
-		s.buf = stepio.Append(s.buf, &stepio.Message{Kind: stepio.Frame, Frame: q.Frames[i]})
+	for i := range frames.Frames {
+		s.buf = stepio.Append(s.buf, &stepio.Message{Kind: stepio.Frame, Frame: frames.Frames[i]})
 	}
 	s.plain(s.buf)
 	return nil
@@ -96,17 +96,17 @@ func (s *Step) Signal(ctx context.Context, sig int32) error {
 }
 
 // Resize tells the step's terminal its size.
-func (s *Step) Resize(ctx context.Context, w plan.Window) error {
-	return s.callWithin(ctx, DefaultCallTimeout, protocol.OpStepResize, w, nil)
+func (s *Step) Resize(ctx context.Context, window plan.Window) error {
+	return s.callWithin(ctx, DefaultCallTimeout, protocol.OpStepResize, window, nil)
 }
 
 // Merged tells this node's tasks what those of all nodes have put. Like Input
 // it waits for tasks, and therefore has no time limit of its own.
-func (s *Step) Merged(ctx context.Context, f plan.Fence) error {
-	return s.callShepherd(ctx, protocol.OpStepMerged, f, nil)
+func (s *Step) Merged(ctx context.Context, fence plan.Fence) error {
+	return s.callShepherd(ctx, protocol.OpStepMerged, fence, nil)
 }
 
 // Modex tells this node's tasks what another node asks or answers over PMIx.
-func (s *Step) Modex(ctx context.Context, m plan.Modex) error {
-	return s.callShepherd(ctx, protocol.OpStepModex, m, nil)
+func (s *Step) Modex(ctx context.Context, modex plan.Modex) error {
+	return s.callShepherd(ctx, protocol.OpStepModex, modex, nil)
 }

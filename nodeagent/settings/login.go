@@ -27,47 +27,49 @@ type Login struct {
 
 // ReadLogin finds what there is: a login host needs no file but its
 // certificate, and follows muster.yaml and slurm.conf where it has them.
-func ReadLogin(o Options) (*Login, error) {
-	cfg, err := loadConfig(o)
+func ReadLogin(options Options) (*Login, error) {
+	config, err := loadConfig(options)
 	if err != nil {
 		return nil, err
 	}
-	s := &Login{
-		Cfg:   cfg,
-		Party: enrolment.Party{Name: o.Node, Role: identity.Login, TokenFile: o.TokenFile},
+	login := &Login{
+		Cfg: config,
+		Party: enrolment.Party{
+			Name: options.Node, Role: identity.Login, TokenFile: options.TokenFile,
+		},
 	}
-	s.Party.TLS = filepath.Join(cmp.Or(o.StateDir, LoginDir(cfg.StateDir)), "tls")
-	known, err := s.Party.ReadEnrolment()
+	login.Party.TLS = filepath.Join(cmp.Or(options.StateDir, LoginDir(config.StateDir)), "tls")
+	known, err := login.Party.ReadEnrolment()
 	if err != nil {
 		return nil, err
 	}
-	s.Party.Name = cmp.Or(s.Party.Name, known.Name)
-	if s.Party.Name == "" {
-		s.Party.Name, err = os.Hostname()
+	login.Party.Name = cmp.Or(login.Party.Name, known.Name)
+	if login.Party.Name == "" {
+		login.Party.Name, err = os.Hostname()
 		if err != nil {
 			return nil, err
 		}
 	}
-	s.Accounting = cmp.Or(o.Accounting, known.Accounting)
-	if s.Accounting != "" {
-		if _, _, err := net.SplitHostPort(s.Accounting); err != nil {
+	login.Accounting = cmp.Or(options.Accounting, known.Accounting)
+	if login.Accounting != "" {
+		if _, _, err := net.SplitHostPort(login.Accounting); err != nil {
 			return nil, fmt.Errorf("--accounting: %w", err)
 		}
 	}
-	s.Addresses, err = s.controllerAddresses(o, known)
-	return s, err
+	login.Addresses, err = login.controllerAddresses(options, known)
+	return login, err
 }
 
 // ControllerAddresses are --controller, else those of the enrolment, else what slurm.conf
 // says.
-func (s *Login) controllerAddresses(o Options, known enrolment.Enrolled) ([]string, error) {
-	if o.Controller != "" {
-		return namedControllers(o.Controller, 0), nil
+func (s *Login) controllerAddresses(options Options, known enrolment.Enrolled) ([]string, error) {
+	if options.Controller != "" {
+		return namedControllers(options.Controller, 0), nil
 	}
 	if len(known.Controllers) > 0 {
 		return known.Controllers, nil
 	}
-	conf := cmp.Or(o.Conf, s.Cfg.SlurmConf)
+	conf := cmp.Or(options.Conf, s.Cfg.SlurmConf)
 	if _, err := os.Stat(conf); err != nil {
 		return nil, errors.New(
 			"where is the controller? Name it with --controller HOST[:PORT] when this host enrols; it is remembered",
@@ -83,8 +85,8 @@ func (s *Login) controllerAddresses(o Options, known enrolment.Enrolled) ([]stri
 // controllersOf are the controllers that slurm.conf names.
 func controllersOf(cluster *slurmconf.Cluster) ([]string, error) {
 	var out []string
-	for _, h := range cluster.Control.Hosts {
-		out = append(out, withPort(cmp.Or(h.Addr, h.Name), cluster.Control.Port))
+	for _, host := range cluster.Control.Hosts {
+		out = append(out, withPort(cmp.Or(host.Addr, host.Name), cluster.Control.Port))
 	}
 	if len(out) == 0 {
 		return nil, errors.New(

@@ -22,7 +22,7 @@ func (s *Settings) findPMIx() plan.PMIxNode {
 	program := filepath.Join(filepath.Dir(s.Shepherd), "muster-pmix")
 	out, err := exec.Command(program, "--version").CombinedOutput()
 	said := strings.TrimSpace(string(out))
-	m := pmixMajor.FindStringSubmatch(said)
+	match := pmixMajor.FindStringSubmatch(said)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		node.Why = fmt.Sprintf(
@@ -31,10 +31,10 @@ func (s *Settings) findPMIx() plan.PMIxNode {
 		)
 	case err != nil:
 		node.Why = fmt.Sprintf("%s does not run: %v: %s; is libpmix2 installed on the node?", program, err, said)
-	case m == nil:
+	case match == nil:
 		node.Why = fmt.Sprintf("%s --version says %q, which names no version", program, said)
 	default:
-		node.Program, node.Version = program, m[1]
+		node.Program, node.Version = program, match[1]
 	}
 	return node
 }

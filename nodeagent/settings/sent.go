@@ -39,60 +39,62 @@ const (
 // FetchConfig fetches the configuration where this host has none: what the
 // controller has now, or, while that is away, what it sent last. Nothing changes
 // where there is a slurm.conf.
-func FetchConfig(ctx context.Context, o Options, log *slog.Logger) (Options, error) {
-	cfg, err := loadConfig(o)
+func FetchConfig(ctx context.Context, options Options, logger *slog.Logger) (Options, error) {
+	config, err := loadConfig(options)
 	if err != nil {
-		return o, err
+		return options, err
 	}
-	if _, err := os.Stat(cmp.Or(o.Conf, cfg.SlurmConf)); o.Conf != "" ||
+	if _, err := os.Stat(cmp.Or(options.Conf, config.SlurmConf)); options.Conf != "" ||
 		!errors.Is(err, fs.ErrNotExist) {
-		return o, nil
+		return options, nil
 	}
-	p := enrolment.Party{Name: o.Node, Role: identity.Agent, TokenFile: o.TokenFile}
-	if p.Name == "" {
-		p.Name = enrolledNode(cfg.StateDir)
+	party := enrolment.Party{Name: options.Node, Role: identity.Agent, TokenFile: options.TokenFile}
+	if party.Name == "" {
+		party.Name = enrolledNode(config.StateDir)
 	}
-	if p.Name == "" {
-		p.Name, err = os.Hostname()
+	if party.Name == "" {
+		party.Name, err = os.Hostname()
 		if err != nil {
-			return o, err
+			return options, err
 		}
-		p.Name, _, _ = strings.Cut(p.Name, ".")
+		party.Name, _, _ = strings.Cut(party.Name, ".")
 	}
-	state, err := filepath.Abs(cmp.Or(o.StateDir, filepath.Join(cfg.StateDir, "agent", p.Name)))
+	state, err := filepath.Abs(
+		cmp.Or(options.StateDir, filepath.Join(config.StateDir, "agent", party.Name)),
+	)
 	if err != nil {
-		return o, err
+		return options, err
 	}
-	p.TLS = filepath.Join(state, "tls")
-	known, err := p.ReadEnrolment()
+	party.TLS = filepath.Join(state, "tls")
+	known, err := party.ReadEnrolment()
 	addresses := known.Controllers
-	if o.Controller != "" {
-		addresses = namedControllers(o.Controller, 0)
+	if options.Controller != "" {
+		addresses = namedControllers(options.Controller, 0)
 	}
 	addresses = controllers.RemoteAddresses(addresses)
 	if err != nil || len(addresses) == 0 {
-		return o, err // without --controller there is no configuration, as will be said
+		return options, err // without --controller there is no configuration, as will be said
 	}
-	o.Node = p.Name
-	o.StateDir = state
-	o.Sent = &sent{
+	options.Node = party.Name
+	options.StateDir = state
+	options.Sent = &sent{
 		root:        filepath.Join(state, sentDir),
 		Controllers: addresses,
 	}
-	if o.Enrol {
-		if err := p.EnrolAt(ctx, addresses); err != nil {
-			return o, err
+	if options.Enrol {
+		if err := party.EnrolAt(ctx, addresses); err != nil {
+			return options, err
 		}
 	}
-	source, err := p.OpenCertificates(ctx, addresses)
+	source, err := party.OpenCertificates(ctx, addresses)
 	if err != nil {
-		return o, err
+		return options, err
 	}
-	o.TokenFile = "" // it has done its work
-	if err := p.RememberEnrolment(enrolment.Enrolled{Controllers: addresses}); err != nil {
-		return o, err
+	options.TokenFile = "" // it has done its work
+	if err := party.RememberEnrolment(enrolment.Enrolled{Controllers: addresses}); err != nil {
+		return options, err
 	}
-	return o, o.Sent.fetchFiles(ctx, state, source, log)
+	return options, options.Sent.fetchFiles(ctx, state, source, logger)
 }
 
 // Reread reads the configuration again: the files of this host or, where it has none,
@@ -100,17 +102,17 @@ func FetchConfig(ctx context.Context, o Options, log *slog.Logger) (Options, err
 func (s *Settings) Reread(
 	ctx context.Context,
 	source *pki.Source,
-	log *slog.Logger,
+	logger *slog.Logger,
 ) (*Settings, error) {
-	o := s.Options
-	if o.Sent != nil {
-		again := *o.Sent
-		o.Sent = &again
-		if err := again.fetchFiles(ctx, o.StateDir, source, log); err != nil {
+	options := s.Options
+	if options.Sent != nil {
+		again := *options.Sent
+		options.Sent = &again
+		if err := again.fetchFiles(ctx, options.StateDir, source, logger); err != nil {
 			return nil, err
 		}
 	}
-	return Read(o)
+	return Read(options)
 }
 
 // enrolledNode is the name under which a node has enrolled here; empty where
@@ -128,21 +130,21 @@ func (s *sent) fetchFiles(
 	ctx context.Context,
 	state string,
 	source *pki.Source,
-	log *slog.Logger,
+	logger *slog.Logger,
 ) error {
-	rep, err := controllers.FetchConfiguration(ctx, s.Controllers, source)
+	reply, err := controllers.FetchConfiguration(ctx, s.Controllers, source)
 	if err == nil {
-		err = s.keepFiles(state, rep)
+		err = s.keepFiles(state, reply)
 	}
 	if err == nil {
-		s.name = rep.GetName()
+		s.name = reply.GetName()
 		return nil
 	}
 	last, rerr := os.ReadFile(filepath.Join(state, sentName))
 	if rerr != nil {
 		return fmt.Errorf("the controller does not send the configuration: %w", err)
 	}
-	log.Warn(
+	logger.Warn(
 		"the controller does not send the configuration; that of the last time is used",
 		"error",
 		err,
@@ -152,18 +154,18 @@ func (s *sent) fetchFiles(
 }
 
 // keepFiles puts the files in place of those that were there.
-func (s *sent) keepFiles(state string, rep *apiv1.ConfigurationReply) error {
+func (s *sent) keepFiles(state string, reply *apiv1.ConfigurationReply) error {
 	fresh := s.root + ".new"
 	if err := os.RemoveAll(fresh); err != nil {
 		return err
 	}
 	if !slices.ContainsFunc(
-		rep.GetFiles(),
-		func(f *apiv1.ConfFile) bool { return f.GetName() == rep.GetName() },
+		reply.GetFiles(),
+		func(f *apiv1.ConfFile) bool { return f.GetName() == reply.GetName() },
 	) {
-		return fmt.Errorf("%s is not among the files that were sent", rep.GetName())
+		return fmt.Errorf("%s is not among the files that were sent", reply.GetName())
 	}
-	for _, file := range rep.GetFiles() {
+	for _, file := range reply.GetFiles() {
 		if err := conffile.CheckFileName(file.GetName()); err != nil {
 			return err
 		}
@@ -181,5 +183,5 @@ func (s *sent) keepFiles(state string, rep *apiv1.ConfigurationReply) error {
 	if err := os.Rename(fresh, s.root); err != nil {
 		return err
 	}
-	return durable.WriteFile(filepath.Join(state, sentName), []byte(rep.GetName()+"\n"), 0o644)
+	return durable.WriteFile(filepath.Join(state, sentName), []byte(reply.GetName()+"\n"), 0o644)
 }

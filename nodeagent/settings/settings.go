@@ -46,66 +46,70 @@ type Settings struct {
 const defaultPort = 6817
 
 // loadConfig reads muster.yaml; without one the defaults hold.
-func loadConfig(o Options) (*conffile.Config, error) {
-	cfg, err := conffile.Load(o.ConfigFile)
-	if errors.Is(err, fs.ErrNotExist) && !o.ConfigGiven {
-		cfg, err = conffile.Defaults(), nil
-		cfg.Fill()
+func loadConfig(options Options) (*conffile.Config, error) {
+	config, err := conffile.Load(options.ConfigFile)
+	if errors.Is(err, fs.ErrNotExist) && !options.ConfigGiven {
+		config, err = conffile.Defaults(), nil
+		config.Fill()
 	}
-	return cfg, err
+	return config, err
 }
 
 // Read reads muster.yaml and slurm.conf and finds this node in them.
-func Read(o Options) (*Settings, error) {
-	s := &Settings{Options: o}
+func Read(options Options) (*Settings, error) {
+	settings := &Settings{Options: options}
 	var err error
-	s.Config, err = loadConfig(o)
+	settings.Config, err = loadConfig(options)
 	if err != nil {
 		return nil, err
 	}
 	var problems slurmconf.Problems
-	if o.Sent != nil {
-		s.slurmConf = filepath.Join(o.Sent.root, o.Sent.name)
-		s.Cluster, problems = conffile.ReadSlurmBelow(o.Sent.root, o.Sent.name)
+	if options.Sent != nil {
+		settings.slurmConf = filepath.Join(options.Sent.root, options.Sent.name)
+		settings.Cluster, problems = conffile.ReadSlurmBelow(options.Sent.root, options.Sent.name)
 	} else {
-		s.slurmConf, err = filepath.Abs(cmp.Or(o.Conf, s.Config.SlurmConf))
+		settings.slurmConf, err = filepath.Abs(cmp.Or(options.Conf, settings.Config.SlurmConf))
 		if err != nil {
 			return nil, err
 		}
-		s.Cluster, problems = conffile.ReadSlurm(s.slurmConf)
+		settings.Cluster, problems = conffile.ReadSlurm(settings.slurmConf)
 	}
 	if err := problems.Err(); err != nil {
 		return nil, fmt.Errorf("the cluster's configuration cannot be used:\n%w", err)
 	}
-	for _, p := range problems.AtLeast(slurmconf.Warning) {
-		s.Warnings = append(s.Warnings, p.String())
+	for _, problem := range problems.AtLeast(slurmconf.Warning) {
+		settings.Warnings = append(settings.Warnings, problem.String())
 	}
-	s.Host, err = host.Read(host.This("/tmp"))
+	settings.Host, err = host.Read(host.This("/tmp"))
 	if err != nil {
 		return nil, err
 	}
-	if o.Dynamic {
-		err = s.describeNode()
+	if options.Dynamic {
+		err = settings.describeNode()
 	} else {
-		s.Node, err = findNode(s.Cluster.Config.Nodes, o.Node, s.Host.Hostname)
+		settings.Node, err = findNode(
+			settings.Cluster.Config.Nodes, options.Node, settings.Host.Hostname,
+		)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s.slurmConf, err)
+		return nil, fmt.Errorf("%s: %w", settings.slurmConf, err)
 	}
-	s.StateDir, err = filepath.Abs(
-		cmp.Or(o.StateDir, filepath.Join(s.Config.StateDir, "agent", s.Node.Name)),
+	settings.StateDir, err = filepath.Abs(
+		cmp.Or(
+			options.StateDir, filepath.Join(settings.Config.StateDir, "agent", settings.Node.Name),
+		),
 	)
 	if err != nil {
 		return nil, err
 	}
-	if s.Shepherd == "" {
+	if settings.Shepherd == "" {
 		self, err := os.Executable()
 		if err != nil {
 			return nil, err
 		}
-		s.Shepherd = filepath.Join(filepath.Dir(self), "muster-shepherd")
+		settings.Shepherd = filepath.Join(filepath.Dir(self), "muster-shepherd")
 	}
-	return s, nil
+	return settings, nil
 }
 
 // findNode finds the node by its name, or by the name of this host.
@@ -213,11 +217,11 @@ func (s *Settings) planNode() plan.Node {
 		},
 	}
 	for i := range s.Cluster.Config.Partitions {
-		p := &s.Cluster.Config.Partitions[i]
-		node.Parts[p.Name] = plan.MemoryDefault{
-			PerCPU:  p.DefMemPerCPU,
-			PerNode: p.DefMemPerNode,
-			PerGPU:  p.DefMemPerGPU,
+		partition := &s.Cluster.Config.Partitions[i]
+		node.Parts[partition.Name] = plan.MemoryDefault{
+			PerCPU:  partition.DefMemPerCPU,
+			PerNode: partition.DefMemPerNode,
+			PerGPU:  partition.DefMemPerGPU,
 		}
 	}
 	node.TaskProlog, node.TaskEpilog = file.Agent.TaskProlog, file.Agent.TaskEpilog
@@ -234,19 +238,19 @@ func (s *Settings) planNode() plan.Node {
 	for _, c := range cpus {
 		node.CPUs = node.CPUs.Set(c)
 	}
-	if c := s.Cluster.Cgroup; file.Agent.TaskCgroup && c.Plugin != "disabled" {
+	if cgroup := s.Cluster.Cgroup; file.Agent.TaskCgroup && cgroup.Plugin != "disabled" {
 		node.Confine = plan.Confine{
-			Cores:   c.ConstrainCores,
-			Devices: c.ConstrainDevices,
-			RAM:     c.ConstrainRAM,
-			Swap:    c.ConstrainSwap,
+			Cores:   cgroup.ConstrainCores,
+			Devices: cgroup.ConstrainDevices,
+			RAM:     cgroup.ConstrainRAM,
+			Swap:    cgroup.ConstrainSwap,
 			AllowedRAM: int64(
-				c.AllowedRAM,
+				cgroup.AllowedRAM,
 			),
-			AllowedSwap: int64(c.AllowedSwap),
-			MaxRAM:      int64(c.MaxRAM),
-			MinRAM:      c.MinRAM,
-			Tasks:       c.MaxTasks,
+			AllowedSwap: int64(cgroup.AllowedSwap),
+			MaxRAM:      int64(cgroup.MaxRAM),
+			MinRAM:      cgroup.MinRAM,
+			Tasks:       cgroup.MaxTasks,
 		}
 	}
 	return node
@@ -276,7 +280,7 @@ func (s *Settings) AgentConfig(started spec.Instant, version string) daemon.Conf
 func (s *Settings) programs() daemon.Programs {
 	conf := &s.Cluster.File.Agent
 	check := &conf.Check
-	out := daemon.Programs{
+	programs := daemon.Programs{
 		Prolog:      len(conf.Prolog) > 0,
 		Epilog:      len(conf.Epilog) > 0 || conf.ChecksAfterJobs(),
 		Contain:     conf.Contain,
@@ -288,21 +292,21 @@ func (s *Settings) programs() daemon.Programs {
 		CheckEvery:  check.Every,
 	}
 	if check.Once {
-		out.CheckEvery = 0
+		programs.CheckEvery = 0
 	}
-	if check.Spread && out.CheckEvery > 0 {
+	if check.Spread && programs.CheckEvery > 0 {
 		h := fnv.New32a()
 		_, _ = h.Write([]byte(s.Node.Name))
-		out.CheckFirst = spec.Span(h.Sum32()) % out.CheckEvery
+		programs.CheckFirst = spec.Span(h.Sum32()) % programs.CheckEvery
 	}
-	return out
+	return programs
 }
 
 // NeedsRestart tells whether anything but the site's programs differs from other
 // settings: the agent reads that when it starts.
 func (s *Settings) NeedsRestart(other *Settings) bool {
-	startOnly := func(s *Settings) daemon.Config {
-		config := s.AgentConfig(0, "")
+	startOnly := func(settings *Settings) daemon.Config {
+		config := settings.AgentConfig(0, "")
 		config.Programs = daemon.Programs{}
 		config.Node.TaskProlog, config.Node.TaskEpilog = "", ""
 		config.Location = nil
@@ -387,7 +391,7 @@ func (s *Settings) CountEvery() spec.Span {
 // NodeInventory is what the node registers of the machine. With config_overrides
 // a node keeps its declared size where the machine is smaller.
 func (s *Settings) NodeInventory(found host.Inventory) spec.Inventory {
-	inv := spec.Inventory{
+	inventory := spec.Inventory{
 		BootID: found.BootID, BootedAt: found.BootTime, Hostname: found.Hostname, OS: found.OS, Arch: found.Arch,
 		CPUs: int64(
 			found.CPUs,
@@ -395,7 +399,7 @@ func (s *Settings) NodeInventory(found host.Inventory) spec.Inventory {
 		Mem: found.RealMemoryMiB, TmpDisk: found.TmpDiskMiB, Degraded: strings.Join(found.Notes, "; "),
 	}
 	if !s.Cluster.Config.ConfigOverrides {
-		return inv
+		return inventory
 	}
 	var weak []string
 	keep := func(what string, have *int64, declared int64) {
@@ -412,16 +416,16 @@ func (s *Settings) NodeInventory(found host.Inventory) spec.Inventory {
 			*have = declared
 		}
 	}
-	keep("CPUs", &inv.CPUs, s.Node.CPUs)
-	keep("RealMemory", &inv.Mem, s.Node.Mem)
-	keep("TmpDisk", &inv.TmpDisk, s.Node.TmpDisk)
+	keep("CPUs", &inventory.CPUs, s.Node.CPUs)
+	keep("RealMemory", &inventory.Mem, s.Node.Mem)
+	keep("TmpDisk", &inventory.TmpDisk, s.Node.TmpDisk)
 	if len(weak) > 0 {
-		inv.Sockets = s.Node.Sockets
-		inv.CoresPerSocket = s.Node.CoresPerSocket
-		inv.ThreadsPerCore = s.Node.ThreadsPerCore
-		inv.Degraded = strings.Trim(inv.Degraded+"; "+strings.Join(weak, "; "), "; ")
+		inventory.Sockets = s.Node.Sockets
+		inventory.CoresPerSocket = s.Node.CoresPerSocket
+		inventory.ThreadsPerCore = s.Node.ThreadsPerCore
+		inventory.Degraded = strings.Trim(inventory.Degraded+"; "+strings.Join(weak, "; "), "; ")
 	}
-	return inv
+	return inventory
 }
 
 // mpsEach tells that several GPUs of a node may be shared by MPS at a time.
@@ -543,11 +547,11 @@ func (o Options) StateFolders() ([]string, error) {
 	if o.StateDir != "" {
 		return []string{o.StateDir}, nil
 	}
-	cfg, err := loadConfig(o)
+	config, err := loadConfig(o)
 	if err != nil {
 		return nil, err
 	}
-	return filepath.Glob(filepath.Join(cfg.StateDir, "agent", "*"))
+	return filepath.Glob(filepath.Join(config.StateDir, "agent", "*"))
 }
 
 // ShepherdDir is where the shepherds of this node live.

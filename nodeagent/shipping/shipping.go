@@ -34,26 +34,26 @@ func Open(
 	s *settings.Settings,
 	metrics *telemetry.Telemetry,
 	weak *machine.Weaknesses,
-	log *slog.Logger,
+	logger *slog.Logger,
 ) (*Shipping, error) {
-	out := &Shipping{settings: s, metrics: metrics, log: log}
+	shipping := &Shipping{settings: s, metrics: metrics, log: logger}
 	t := &s.Config.Telemetry
 	if t.PushHeadersFile != "" && t.PushURL == "" {
 		return nil, errors.New("telemetry.push_headers_file is of no use without telemetry.push_url")
 	}
 	var err error
-	out.headers, err = push.ReadHeaders(t.PushHeadersFile)
+	shipping.headers, err = push.ReadHeaders(t.PushHeadersFile)
 	if err != nil {
 		return nil, err
 	}
 	if t.JobMappingDir == "" {
-		return out, nil
+		return shipping, nil
 	}
-	out.jobs, err = machine.OpenJobFiles(metrics, t.JobMappingDir, log)
+	shipping.jobs, err = machine.OpenJobFiles(metrics, t.JobMappingDir, logger)
 	if err != nil {
 		weak.Note(fmt.Errorf("telemetry.job_mapping_dir: %w", err))
 	}
-	return out, nil
+	return shipping, nil
 }
 
 // Jobs are the files of the mapping; nil = none are written.

@@ -75,10 +75,12 @@ type Client struct {
 }
 
 // New makes a client; Run connects it.
-func New(cfg Config) *Client {
-	client := &Client{cfg: cfg, fences: map[fenceKey]map[uint32][]byte{}, sent: map[int32]uint64{}}
-	for i := range cfg.Nodes {
-		client.nodes = append(client.nodes, newNode(client, uint32(i), &cfg.Nodes[i]))
+func New(config Config) *Client {
+	client := &Client{
+		cfg: config, fences: map[fenceKey]map[uint32][]byte{}, sent: map[int32]uint64{},
+	}
+	for i := range config.Nodes {
+		client.nodes = append(client.nodes, newNode(client, uint32(i), &config.Nodes[i]))
 	}
 	return client
 }
@@ -144,9 +146,9 @@ func (c *Client) Signal(sig int32) {
 }
 
 // Resize tells the step's terminal its size.
-func (c *Client) Resize(w plan.Window) {
+func (c *Client) Resize(window plan.Window) {
 	for _, n := range c.nodes {
-		n.queueMessage(stepio.Message{Kind: stepio.Resize, Window: w})
+		n.queueMessage(stepio.Message{Kind: stepio.Resize, Window: window})
 	}
 }
 
@@ -154,38 +156,38 @@ func (c *Client) Resize(w plan.Window) {
 func (c *Client) handleFrame(n *node, frame *plan.Frame) (over bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	cfg := &c.cfg
+	config := &c.cfg
 	switch {
 	case frame.Output != nil:
-		if cfg.Output != nil {
-			err = cfg.Output(frame.Output.Rank, frame.Output.Stream, frame.Output.Data)
+		if config.Output != nil {
+			err = config.Output(frame.Output.Rank, frame.Output.Stream, frame.Output.Data)
 		}
 	case frame.Started != nil:
-		if cfg.Started != nil {
-			cfg.Started(n.Name, frame.Started.Ranks, frame.Started.PIDs)
+		if config.Started != nil {
+			config.Started(n.Name, frame.Started.Ranks, frame.Started.PIDs)
 		}
 	case frame.Exit != nil:
-		if cfg.Exit != nil {
-			cfg.Exit(n.Name, *frame.Exit)
+		if config.Exit != nil {
+			config.Exit(n.Name, *frame.Exit)
 		}
 	case frame.Fence != nil:
-		if cfg.Watch {
+		if config.Watch {
 			return false, nil
 		}
 		return false, c.fence(frame.Fence)
 	case frame.Modex != nil:
-		if !cfg.Watch {
+		if !config.Watch {
 			c.exchange(n, frame.Modex)
 		}
 	case frame.Abort:
-		if cfg.Aborted != nil {
-			cfg.Aborted(n.Name)
+		if config.Aborted != nil {
+			config.Aborted(n.Name)
 		}
 	case frame.End != nil:
 		c.noteNodeEnd(n, *frame.End, nil)
 		return true, nil
-	case cfg.Notice != nil:
-		cfg.Notice(n.Name, frame.Notice)
+	case config.Notice != nil:
+		config.Notice(n.Name, frame.Notice)
 	}
 	return false, err
 }
@@ -258,32 +260,32 @@ func (c *Client) nodesOf(fence *plan.Fence) []*node {
 	if !fence.Joined || fence.Group == "" {
 		return c.nodes
 	}
-	var out []*node
+	var nodes []*node
 	for _, at := range fence.Nodes {
 		if int(at) < len(c.nodes) {
-			out = append(out, c.nodes[at])
+			nodes = append(nodes, c.nodes[at])
 		}
 	}
-	return out
+	return nodes
 }
 
 // exchange passes a question or an answer of PMIx on to the node that it is for,
 // where it is kept until that node has answered or has it. mu is held.
-func (c *Client) exchange(from *node, m *plan.Modex) {
-	m.From = from.index // its own word does not count
-	switch m.Kind {
+func (c *Client) exchange(from *node, modex *plan.Modex) {
+	modex.From = from.index // its own word does not count
+	switch modex.Kind {
 	case plan.ModexAsk, plan.ModexAnswer:
-		if int(m.To) >= len(c.nodes) {
+		if int(modex.To) >= len(c.nodes) {
 			return
 		}
-		if m.Kind == plan.ModexAnswer {
-			from.forget(plan.ModexAsk, m.To, m.Number)
+		if modex.Kind == plan.ModexAnswer {
+			from.forget(plan.ModexAsk, modex.To, modex.Number)
 		}
-		kept := *m
-		kept.Data = slices.Clone(m.Data)
-		c.nodes[m.To].sendModex(&kept)
+		kept := *modex
+		kept.Data = slices.Clone(modex.Data)
+		c.nodes[modex.To].sendModex(&kept)
 	case plan.ModexReceipt:
-		from.forget(plan.ModexAnswer, 0, m.Number)
+		from.forget(plan.ModexAnswer, 0, modex.Number)
 	}
 }
 

@@ -73,11 +73,11 @@ func (n *node) sendMerged(fence plan.Fence) {
 
 // sendModex tells the node's tasks what another node asks or answers; it is said
 // again over a new connection, until it is forgotten.
-func (n *node) sendModex(m *plan.Modex) {
+func (n *node) sendModex(modex *plan.Modex) {
 	n.mu.Lock()
-	n.modex = append(n.modex, *m)
+	n.modex = append(n.modex, *modex)
 	n.mu.Unlock()
-	n.queueMessage(stepio.Message{Kind: stepio.Modex, Modex: *m})
+	n.queueMessage(stepio.Message{Kind: stepio.Modex, Modex: *modex})
 }
 
 // forget drops a question of another node that has its answer, or an answer that
@@ -85,8 +85,9 @@ func (n *node) sendModex(m *plan.Modex) {
 func (n *node) forget(kind plan.ModexKind, from uint32, number uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.modex = slices.DeleteFunc(n.modex, func(m plan.Modex) bool {
-		return m.Kind == kind && m.Number == number && (kind == plan.ModexAnswer || m.From == from)
+	n.modex = slices.DeleteFunc(n.modex, func(modex plan.Modex) bool {
+		return modex.Kind == kind && modex.Number == number &&
+			(kind == plan.ModexAnswer || modex.From == from)
 	})
 }
 
@@ -192,17 +193,17 @@ func (n *node) connection(ctx context.Context) (over bool, err error) {
 	n.mu.Lock()
 	n.broken = false
 	again := append([]stepio.Message(nil), n.unheard...)
-	for _, m := range n.queue { // what is said once only, and was not yet
-		if m.Kind == stepio.Signal || m.Kind == stepio.Resize {
-			again = append(again, m)
+	for _, message := range n.queue { // what is said once only, and was not yet
+		if message.Kind == stepio.Signal || message.Kind == stepio.Resize {
+			again = append(again, message)
 		}
 	}
 	n.queue = again
-	for _, f := range n.fences {
-		n.queue = append(n.queue, stepio.Message{Kind: stepio.Merged, Fence: f})
+	for _, fence := range n.fences {
+		n.queue = append(n.queue, stepio.Message{Kind: stepio.Merged, Fence: fence})
 	}
-	for _, m := range n.modex {
-		n.queue = append(n.queue, stepio.Message{Kind: stepio.Modex, Modex: m})
+	for _, modex := range n.modex {
+		n.queue = append(n.queue, stepio.Message{Kind: stepio.Modex, Modex: modex})
 	}
 	n.mu.Unlock()
 	open := stepio.Append(
@@ -318,11 +319,11 @@ func (n *node) write(sock io.Writer) {
 		if ends {
 			return
 		}
-		var b []byte
+		var buffer []byte
 		for i := range list {
-			b = stepio.Append(b, &list[i])
+			buffer = stepio.Append(buffer, &list[i])
 		}
-		if _, err := sock.Write(b); err != nil {
+		if _, err := sock.Write(buffer); err != nil {
 			return // the reader sees it too
 		}
 	}

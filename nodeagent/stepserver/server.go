@@ -50,6 +50,7 @@ type Server struct {
 	peers   peers         // connections of other machines
 	node    string        // empty on a login host, which only passes on
 	agent   *daemon.Agent // nil there
+	screens Displays      // nil: jobs have no displays here
 	source  *pki.Source   // nil: other nodes cannot be reached
 	port    string        // at which other agents listen that do not say so
 	log     *slog.Logger
@@ -60,9 +61,9 @@ type Server struct {
 }
 
 // SetAgent tells whose steps these are.
-func (s *Server) SetAgent(a *daemon.Agent) {
+func (s *Server) SetAgent(agent *daemon.Agent) {
 	if s != nil {
-		s.agent = a
+		s.agent = agent
 	}
 }
 
@@ -71,14 +72,14 @@ func (s *Server) Serve(ctx context.Context, wg *sync.WaitGroup) {
 	if s == nil {
 		return
 	}
-	accept := func(l net.Listener, user func(net.Conn) (uint32, bool, error)) {
+	accept := func(listener net.Listener, user func(net.Conn) (uint32, bool, error)) {
 		wg.Go(func() {
 			<-ctx.Done()
-			_ = l.Close()
+			_ = listener.Close()
 		})
 		wg.Go(func() {
 			for {
-				sock, err := l.Accept()
+				sock, err := listener.Accept()
 				if errors.Is(err, net.ErrClosed) {
 					return
 				}
@@ -100,9 +101,9 @@ func (s *Server) Serve(ctx context.Context, wg *sync.WaitGroup) {
 			}
 		})
 	}
-	for _, l := range []*listen.UnixListener{s.unix, s.near} {
-		if l != nil {
-			accept(l, localUser)
+	for _, listener := range []*listen.UnixListener{s.unix, s.near} {
+		if listener != nil {
+			accept(listener, localUser)
 		}
 	}
 	if s.tcp != nil {
@@ -296,7 +297,7 @@ func (s *Server) ServeConn(
 	if direct && (open.Node != s.node || s.agent == nil) {
 		err = s.relayClient(ctx, sock, buffered, &open)
 	} else {
-		err = s.attachClient(ctx, sock, reader, &open, direct, direct && uid == 0)
+		err = s.attachClient(ctx, sock, clientStream{reader, buffered}, &open, direct, direct && uid == 0)
 	}
 	var no *refused
 	if errors.As(err, &no) {
@@ -356,13 +357,19 @@ func (s *Server) relayClient(
 	return nil
 }
 
+// clientStream is what a client sends: messages, and beneath them bytes.
+type clientStream struct {
+	*stepio.Reader
+	raw io.Reader
+}
+
 // attachClient connects a client to a step on this node: its user's, or this
 // machine's root. A client of another machine counts as its user's once its
 // credential has shown whose it is.
 func (s *Server) attachClient(
 	ctx context.Context,
 	sock net.Conn,
-	reader *stepio.Reader,
+	reader clientStream,
 	open *stepio.Message,
 	counted, root bool,
 ) error {
@@ -395,6 +402,9 @@ func (s *Server) attachClient(
 		}
 		defer leave()
 	}
+	if open.Display != stepio.NoDisplay {
+		return s.serveDisplay(ctx, sock, reader, open)
+	}
 	socket, err := s.agent.StepSocket(ctx, open.Run)
 	if err != nil {
 		return &refused{stepio.Over, err}
@@ -420,7 +430,7 @@ func (s *Server) attachClient(
 	conn.inputs = make(chan *stepio.Message, stepio.MaxPieces)
 	var wg sync.WaitGroup
 	wg.Go(func() { conn.feedInput(ctx) })
-	err = conn.readClient(ctx, reader)
+	err = conn.readClient(ctx, reader.Reader)
 	close(conn.inputs)
 	conn.step.Close()
 	wg.Wait()
@@ -559,9 +569,9 @@ func (s *Server) Close() {
 	if s == nil {
 		return
 	}
-	for _, l := range []*listen.UnixListener{s.unix, s.near} {
-		if l != nil {
-			_ = l.Close()
+	for _, listener := range []*listen.UnixListener{s.unix, s.near} {
+		if listener != nil {
+			_ = listener.Close()
 		}
 	}
 }
@@ -590,6 +600,6 @@ func (s *Server) SocketPath() string {
 }
 
 // NearSocket is the socket by which srun on this host reaches steps on others.
-func NearSocket(cfg *conffile.Config) string {
-	return filepath.Join(filepath.Dir(cfg.Socket), Socket)
+func NearSocket(config *conffile.Config) string {
+	return filepath.Join(filepath.Dir(config.Socket), Socket)
 }

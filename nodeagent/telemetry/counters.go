@@ -79,11 +79,11 @@ func (c *Counters) addLine(record []string) (column int, problem string) {
 		c.DriverVersion = true
 		return 0, ""
 	}
-	f, known := fieldOf(name)
+	info, known := fieldOf(name)
 	switch {
 	case !known:
 		return 0, fmt.Sprintf("%q is no field that Muster reads", name)
-	case slices.ContainsFunc(c.Fields, func(g device.Info) bool { return g.Field == f.Field }):
+	case slices.ContainsFunc(c.Fields, func(g device.Info) bool { return g.Field == info.Field }):
 		return 0, fmt.Sprintf("%s stands twice", name)
 	case kind != "gauge" && kind != "counter":
 		return 1, fmt.Sprintf("type %q: want gauge or counter", kind)
@@ -92,19 +92,19 @@ func (c *Counters) addLine(record []string) (column int, problem string) {
 	case strings.ContainsAny(help, "\n\r\\"):
 		return 2, "the help text must be one line without backslashes"
 	}
-	f.Help, f.Kind = help, device.Gauge
+	info.Help, info.Kind = help, device.Gauge
 	if kind == "counter" {
-		f.Kind = device.Counter
+		info.Kind = device.Counter
 	}
-	c.Fields = append(c.Fields, f)
+	c.Fields = append(c.Fields, info)
 	return 0, ""
 }
 
 // fieldOf finds a field by its metric name.
 func fieldOf(name string) (device.Info, bool) {
-	for _, f := range device.Fields() {
-		if f.Name == name {
-			return f, true
+	for _, info := range device.Fields() {
+		if info.Name == name {
+			return info, true
 		}
 	}
 	return device.Info{}, false

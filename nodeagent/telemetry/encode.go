@@ -72,35 +72,35 @@ func (w *scratch) printSample(name, labels, more string, n int64, decimals int) 
 }
 
 // appendFixed prints n / 10^decimals without trailing zeros.
-func appendFixed(b []byte, n int64, decimals int) []byte {
+func appendFixed(buffer []byte, n int64, decimals int) []byte {
 	u := uint64(n)
 	if n < 0 {
-		b = append(b, '-')
+		buffer = append(buffer, '-')
 		u = -u
 	}
 	scale := uint64(1)
 	for i := 0; i < decimals; i++ {
 		scale *= 10
 	}
-	b = strconv.AppendUint(b, u/scale, 10)
+	buffer = strconv.AppendUint(buffer, u/scale, 10)
 	rest := u % scale
 	if rest == 0 {
-		return b
+		return buffer
 	}
-	b = append(b, '.')
+	buffer = append(buffer, '.')
 	for scale /= 10; rest > 0; scale /= 10 {
-		b = append(b, byte('0'+rest/scale))
+		buffer = append(buffer, byte('0'+rest/scale))
 		rest %= scale
 	}
-	return b
+	return buffer
 }
 
 // fieldSeries prints every field of every device: one series each.
 func (t *Telemetry) fieldSeries(w *scratch, s *state) {
 	w.cursor = append(w.cursor[:0], make([]int, len(s.entities))...)
 	for i := range t.fields {
-		f := &t.fields[i]
-		labelled := t.isLabelled(*f)
+		info := &t.fields[i]
+		labelled := t.isLabelled(*info)
 		began := false
 		for j := range s.entities {
 			e := &s.entities[j]
@@ -109,22 +109,22 @@ func (t *Telemetry) fieldSeries(w *scratch, s *state) {
 			}
 			values := e.reading.Values // ascending, like t.fields
 			c := w.cursor[j]
-			for c < len(values) && values[c].Field < f.Field {
+			for c < len(values) && values[c].Field < info.Field {
 				c++
 			}
 			w.cursor[j] = c
-			if c == len(values) || values[c].Field != f.Field {
+			if c == len(values) || values[c].Field != info.Field {
 				continue
 			}
 			if !began {
-				w.printHead(f.Name, f.Help, f.Kind.String())
+				w.printHead(info.Name, info.Help, info.Kind.String())
 				began = true
 			}
 			owner := ""
 			if labelled {
 				owner = e.owner
 			}
-			w.printSample(f.Name, e.labels, owner, values[c].N, f.Decimals)
+			w.printSample(info.Name, e.labels, owner, values[c].N, info.Decimals)
 		}
 	}
 }
@@ -138,8 +138,8 @@ func (t *Telemetry) printFamily(
 	began := false
 	each(func(labels, more string, n int64, decimals int) {
 		if !began {
-			m := t.listed[name]
-			w.printHead(name, m.Help, m.Type.String())
+			metric := t.listed[name]
+			w.printHead(name, metric.Help, metric.Type.String())
 			began = true
 		}
 		w.printSample(name, labels, more, n, decimals)
@@ -209,9 +209,9 @@ func (t *Telemetry) jobSeries(w *scratch, s *state) {
 		})
 	}
 	used := func(name string, decimals int, get func(*JobUsage) int64) {
-		each(name, func(_ *JobOnNode, u *JobUsage, put emit) {
-			if u != nil {
-				put("", "", get(u), decimals)
+		each(name, func(_ *JobOnNode, usage *JobUsage, put emit) {
+			if usage != nil {
+				put("", "", get(usage), decimals)
 			}
 		})
 	}
@@ -227,9 +227,9 @@ func (t *Telemetry) jobSeries(w *scratch, s *state) {
 	})
 	used("muster_job_memory_bytes", 0, func(u *JobUsage) int64 { return u.MemoryBytes })
 	used("muster_job_memory_peak_bytes", 0, func(u *JobUsage) int64 { return u.PeakBytes })
-	each("muster_job_memory_limit_bytes", func(j *JobOnNode, _ *JobUsage, put emit) {
-		if j.Memory > 0 {
-			put("", "", j.Memory, 0)
+	each("muster_job_memory_limit_bytes", func(jobOnNode *JobOnNode, _ *JobUsage, put emit) {
+		if jobOnNode.Memory > 0 {
+			put("", "", jobOnNode.Memory, 0)
 		}
 	})
 	used("muster_job_oom_kills_total", 0, func(u *JobUsage) int64 { return u.OOMKills })
@@ -237,12 +237,12 @@ func (t *Telemetry) jobSeries(w *scratch, s *state) {
 	used("muster_job_io_written_bytes_total", 0, func(u *JobUsage) int64 { return u.WriteBytes })
 	used("muster_job_processes", 0, func(u *JobUsage) int64 { return u.Processes })
 	counted := func(name string, decimals int, list []counterSeries) {
-		each(name, func(_ *JobOnNode, u *JobUsage, put emit) {
+		each(name, func(_ *JobOnNode, usage *JobUsage, put emit) {
 			for _, series := range list {
-				if u == nil {
+				if usage == nil {
 					return
 				}
-				if n, ok := series.get(u.Counters); ok {
+				if n, ok := series.get(usage.Counters); ok {
 					put("", series.labels, n, decimals)
 				}
 			}
@@ -403,35 +403,37 @@ func (t *Telemetry) energySeries(w *scratch, s *state) {
 
 // nodeSeries prints the node's own figures.
 func (t *Telemetry) nodeSeries(w *scratch, s *state) {
-	n := s.node
-	if n == nil {
+	stats := s.node
+	if stats == nil {
 		return
 	}
 	node := labelPairs(nodeLabels[:], t.options.Cluster, t.options.Node)
 	one := func(name string, v int64, decimals int) {
 		t.printFamily(w, name, func(put emit) { put(node, "", v, decimals) })
 	}
-	one("muster_node_cpus", int64(n.CPUs), 0)
+	one("muster_node_cpus", int64(stats.CPUs), 0)
 	t.printFamily(w, "muster_node_cpu_seconds_total", func(put emit) {
 		for _, m := range []struct {
 			mode string
 			ns   int64
-		}{{"user", n.UserNS}, {"nice", n.NiceNS}, {"system", n.SystemNS}, {"idle", n.IdleNS},
-			{"iowait", n.IOWaitNS}, {"irq", n.IRQNS}, {"softirq", n.SoftIRQNS}, {"steal", n.StealNS}} {
+		}{{"user", stats.UserNS}, {"nice", stats.NiceNS}, {"system", stats.SystemNS},
+			{"idle", stats.IdleNS},
+			{"iowait", stats.IOWaitNS}, {"irq", stats.IRQNS}, {"softirq", stats.SoftIRQNS},
+			{"steal", stats.StealNS}} {
 			put(node, `mode="`+m.mode+`"`, m.ns, 9)
 		}
 	})
-	one("muster_node_memory_bytes", n.MemoryBytes, 0)
-	one("muster_node_memory_available_bytes", n.MemoryAvailable, 0)
+	one("muster_node_memory_bytes", stats.MemoryBytes, 0)
+	one("muster_node_memory_available_bytes", stats.MemoryAvailable, 0)
 	t.printFamily(w, "muster_node_load", func(put emit) {
 		for i, window := range []string{"1m", "5m", "15m"} {
-			put(node, `window="`+window+`"`, n.LoadCenti[i], 2)
+			put(node, `window="`+window+`"`, stats.LoadCenti[i], 2)
 		}
 	})
-	one("muster_node_boot_time_seconds", int64(n.BootTime), 9)
-	if n.TmpDiskBytes > 0 {
-		one("muster_node_tmp_disk_bytes", n.TmpDiskBytes, 0)
-		one("muster_node_tmp_disk_available_bytes", n.TmpDiskAvailable, 0)
+	one("muster_node_boot_time_seconds", int64(stats.BootTime), 9)
+	if stats.TmpDiskBytes > 0 {
+		one("muster_node_tmp_disk_bytes", stats.TmpDiskBytes, 0)
+		one("muster_node_tmp_disk_available_bytes", stats.TmpDiskAvailable, 0)
 	}
 }
 
@@ -477,13 +479,13 @@ func (t *Telemetry) annotateSeries(w *scratch) {
 
 // lookUpFamily finds the family of a series name.
 func (t *Telemetry) lookUpFamily(series string) (catalogue.Metric, bool) {
-	if m, ok := t.listed[series]; ok {
-		return m, true
+	if metric, ok := t.listed[series]; ok {
+		return metric, true
 	}
 	for _, suffix := range []string{"_bucket", "_sum", "_count"} {
 		if base, cut := strings.CutSuffix(series, suffix); cut {
-			if m, ok := t.listed[base]; ok && m.Type == catalogue.Histogram {
-				return m, true
+			if metric, ok := t.listed[base]; ok && metric.Type == catalogue.Histogram {
+				return metric, true
 			}
 		}
 	}

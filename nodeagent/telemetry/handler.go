@@ -16,10 +16,10 @@ const contentType = "text/plain; version=0.0.4; charset=utf-8"
 // client asks for gzip.
 func (t *Telemetry) Handler() http.Handler { return http.HandlerFunc(t.serve) }
 
-func (t *Telemetry) serve(rw http.ResponseWriter, req *http.Request) {
-	if req.Method != http.MethodGet && req.Method != http.MethodHead {
-		rw.Header().Set("Allow", "GET, HEAD")
-		http.Error(rw, "only GET and HEAD", http.StatusMethodNotAllowed)
+func (t *Telemetry) serve(writer http.ResponseWriter, request *http.Request) {
+	if request.Method != http.MethodGet && request.Method != http.MethodHead {
+		writer.Header().Set("Allow", "GET, HEAD")
+		http.Error(writer, "only GET and HEAD", http.StatusMethodNotAllowed)
 		return
 	}
 	begin := time.Now()
@@ -29,19 +29,19 @@ func (t *Telemetry) serve(rw http.ResponseWriter, req *http.Request) {
 	t.self.scrapes.Inc()
 	t.self.scraped.UpdateDuration(begin)
 
-	rw.Header().Set("Content-Type", contentType)
-	rw.Header().Set("Vary", "Accept-Encoding")
-	if !wantsGzip(req.Header.Get("Accept-Encoding")) {
-		rw.Header().Set("Content-Length", strconv.Itoa(len(w.out)))
-		_, _ = rw.Write(w.out) // a client that left needs no answer
+	writer.Header().Set("Content-Type", contentType)
+	writer.Header().Set("Vary", "Accept-Encoding")
+	if !wantsGzip(request.Header.Get("Accept-Encoding")) {
+		writer.Header().Set("Content-Length", strconv.Itoa(len(w.out)))
+		_, _ = writer.Write(w.out) // a client that left needs no answer
 		return
 	}
-	rw.Header().Set("Content-Encoding", "gzip")
+	writer.Header().Set("Content-Encoding", "gzip")
 	z, ok := t.zips.Get().(*gzip.Writer)
 	if !ok {
-		z, _ = gzip.NewWriterLevel(rw, gzip.BestSpeed)
+		z, _ = gzip.NewWriterLevel(writer, gzip.BestSpeed)
 	}
-	z.Reset(rw)
+	z.Reset(writer)
 	_, _ = z.Write(w.out)
 	_ = z.Close()
 	t.zips.Put(z)

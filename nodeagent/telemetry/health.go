@@ -13,10 +13,19 @@ type healthGauges struct {
 	failed, value *metrics.Gauge
 }
 
-// newHealthGauges makes the figures of all rules; those that are off never fail.
-func newHealthGauges(gauge func(metric string, v float64, extra ...string) *metrics.Gauge) map[string]healthGauges {
+// newHealthGauges makes the figures of all rules; those that are off never fail. rules are
+// those of the site, nil for the default ones.
+func newHealthGauges(
+	gauge func(metric string, v float64, extra ...string) *metrics.Gauge,
+	rules []health.Rule,
+) map[string]healthGauges {
+	if rules == nil {
+		rules = health.Rules()
+	}
 	gauges := map[string]healthGauges{}
-	for _, rule := range health.Rules() {
+	for _, rule := range rules {
+		gauge("muster_node_health_rule_info", 1,
+			labelPairs([]string{"rule", "action", "back"}, rule.Name, rule.Action.String(), rule.Back))
 		label := labelPairs([]string{"rule"}, rule.Name)
 		gauges[rule.Name] = healthGauges{
 			failed: gauge("muster_node_health_failed", 0, label),
@@ -66,8 +75,8 @@ type GPUHealth struct {
 
 // Read measures the GPUs as a telemetry shows them. A figure that the provider does
 // not read gives no reading.
-func (g *GPUHealth) Read(t *Telemetry, now spec.Instant) []health.Reading {
-	sample := t.state.Load().sample
+func (g *GPUHealth) Read(telemetry *Telemetry, now spec.Instant) []health.Reading {
+	sample := telemetry.state.Load().sample
 	if sample == nil {
 		return nil
 	}

@@ -20,8 +20,8 @@ func domainsOf(devices []device.Device) []int {
 				continue
 			}
 			out[at] = devices[i].Index
-			for k, l := range devices[at].Links {
-				if l.Kind == device.LinkNVLink && k < len(out) && out[k] < 0 {
+			for k, link := range devices[at].Links {
+				if link.Kind == device.LinkNVLink && k < len(out) && out[k] < 0 {
 					reach = append(reach, k)
 				}
 			}
@@ -32,12 +32,12 @@ func domainsOf(devices []device.Device) []int {
 
 // bestLink is a device's best path to a peer as topology matrices print it
 // (NV18, PIX); empty when it has no peer.
-func bestLink(d *device.Device) string {
+func bestLink(gpu *device.Device) string {
 	var best device.Link
-	for _, l := range d.Links {
-		if l.Kind != device.LinkSelf &&
-			(l.Kind > best.Kind || l.Kind == best.Kind && l.NVLinks > best.NVLinks) {
-			best = l
+	for _, link := range gpu.Links {
+		if link.Kind != device.LinkSelf &&
+			(link.Kind > best.Kind || link.Kind == best.Kind && link.NVLinks > best.NVLinks) {
+			best = link
 		}
 	}
 	if best.Kind == device.LinkUnknown {

@@ -16,7 +16,7 @@ type Mapping struct {
 // Mappings lists the devices and MIG instances of the node in order.
 func (t *Telemetry) Mappings() []Mapping {
 	s := t.state.Load()
-	out := make([]Mapping, 0, len(s.entities))
+	mappings := make([]Mapping, 0, len(s.entities))
 	for i := range s.entities {
 		e := &s.entities[i]
 		mapping := Mapping{Name: e.gpu}
@@ -28,13 +28,13 @@ func (t *Telemetry) Mappings() []Mapping {
 		}
 		// Compute instances of one GPU instance share its file: who holds the
 		// first of them is named, unless another holds the second.
-		if n := len(out); n > 0 && out[n-1].Name == mapping.Name {
-			if out[n-1].Job != mapping.Job {
-				out[n-1].Job = 0
+		if n := len(mappings); n > 0 && mappings[n-1].Name == mapping.Name {
+			if mappings[n-1].Job != mapping.Job {
+				mappings[n-1].Job = 0
 			}
 			continue
 		}
-		out = append(out, mapping)
+		mappings = append(mappings, mapping)
 	}
-	return out
+	return mappings
 }

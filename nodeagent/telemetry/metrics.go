@@ -36,23 +36,24 @@ func withLabels(base []string, more ...string) []string {
 // Metrics lists every metric that an agent can serve, with its labels under
 // JobLabelsAll. Field metrics (DCGM_*) come first, then Muster's own.
 func Metrics() []catalogue.Metric {
-	var out []catalogue.Metric
-	for _, f := range device.Fields() {
+	var metrics []catalogue.Metric
+	for _, info := range device.Fields() {
 		metric := catalogue.Metric{
-			Name: f.Name, Type: catalogue.Gauge, Dialect: catalogue.DCGM, Endpoint: Endpoint, Help: f.Help,
+			Name: info.Name, Type: catalogue.Gauge, Dialect: catalogue.DCGM, Endpoint: Endpoint,
+			Help:   info.Help,
 			Labels: withLabels(deviceLabels[:], jobLabels[:]...), Source: fieldSource,
 			Cardinality: "GPUs and MIG instances of the node",
 		}
-		if f.Kind == device.Counter {
+		if info.Kind == device.Counter {
 			metric.Type, metric.Labels = catalogue.Counter, withLabels(deviceLabels[:])
 		}
-		out = append(out, metric)
+		metrics = append(metrics, metric)
 	}
-	out = append(out, gpuMetrics()...)
-	out = append(out, jobMetrics()...)
-	out = append(out, nodeMetrics()...)
-	out = append(out, agentMetrics()...)
-	return append(out, processMetrics()...)
+	metrics = append(metrics, gpuMetrics()...)
+	metrics = append(metrics, jobMetrics()...)
+	metrics = append(metrics, nodeMetrics()...)
+	metrics = append(metrics, agentMetrics()...)
+	return append(metrics, processMetrics()...)
 }
 
 // gpuMetrics join with the device series, so they have the device labels and
@@ -174,14 +175,14 @@ func nodeMetrics() []catalogue.Metric {
 			Labels: withLabels(nodeLabels[:], more...), Source: source, Cardinality: card}
 	}
 	counterOf := func(name, help, source string, labels ...string) catalogue.Metric {
-		m := node(name, catalogue.Counter, catalogue.Bytes, help, source, labels...)
-		m.Cardinality = "2 directions x 2 file systems"
-		return m
+		metric := node(name, catalogue.Counter, catalogue.Bytes, help, source, labels...)
+		metric.Cardinality = "2 directions x 2 file systems"
+		return metric
 	}
 	energyOf := func(name string, typ catalogue.Type, unit catalogue.Unit, help string) catalogue.Metric {
-		m := node(name, typ, unit, help, "meter of the node", "source")
-		m.Cardinality = "1: the meter (energy.source of muster.yaml)"
-		return m
+		metric := node(name, typ, unit, help, "meter of the node", "source")
+		metric.Cardinality = "1: the meter (energy.source of muster.yaml)"
+		return metric
 	}
 	return []catalogue.Metric{
 		node(
@@ -261,6 +262,16 @@ func nodeMetrics() []catalogue.Metric {
 			"File systems, devices or processes of the node that fail a health rule; docs/node-health.md has the rules.",
 			"health rules of the agent",
 			"rule",
+		),
+		node(
+			"muster_node_health_rule_info",
+			catalogue.Info,
+			catalogue.None,
+			"Always 1: what follows where a health rule fails (action: drain, warn, off), and when it holds again (back).",
+			"health rules of the agent",
+			"rule",
+			"action",
+			"back",
 		),
 		node(
 			"muster_node_health_value",

@@ -88,7 +88,7 @@ func newSelf(options *Options) *self {
 			[]float64{0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.25, 1}),
 		events: map[device.EventKind]*metrics.Counter{},
 	}
-	s.health = newHealthGauges(gauge)
+	s.health = newHealthGauges(gauge, options.Health)
 	gauge("muster_agent_up", 1)
 	gauge(
 		"muster_agent_build_info",

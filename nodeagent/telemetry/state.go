@@ -80,16 +80,16 @@ func (s *state) deriveOwners(describe describer, owner []string) {
 	nobody := labelPairs(owner, "", "", "", "", "")
 	domains := domainsOf(s.devices)
 	for i := range s.devices {
-		d := &s.devices[i]
-		e := s.makeEntity(d, nil, claims[d.UUID], describe, nobody)
-		e.link = labelPairs(linkLabels[:], strconv.Itoa(domains[i]), bestLink(d))
+		gpu := &s.devices[i]
+		e := s.makeEntity(gpu, nil, claims[gpu.UUID], describe, nobody)
+		e.link = labelPairs(linkLabels[:], strconv.Itoa(domains[i]), bestLink(gpu))
 		s.entities = append(s.entities, e)
-		for m := range d.MIG {
-			held := claims[d.MIG[m].UUID]
+		for m := range gpu.MIG {
+			held := claims[gpu.MIG[m].UUID]
 			if len(held) == 0 {
-				held = claims[d.UUID] // the job holds the whole device
+				held = claims[gpu.UUID] // the job holds the whole device
 			}
-			s.entities = append(s.entities, s.makeEntity(d, &d.MIG[m], held, describe, nobody))
+			s.entities = append(s.entities, s.makeEntity(gpu, &gpu.MIG[m], held, describe, nobody))
 		}
 	}
 }
@@ -100,26 +100,26 @@ type describer func(*device.Device, *device.MIG) string
 // describeDevice is the describer of a telemetry. An instance keeps its device's
 // UUID, as dcgm-exporter has it; GPU_I_ID tells instances apart, and compute
 // instances that share a GPU instance by "GPU instance.compute instance".
-func (t *Telemetry) describeDevice(d *device.Device, mig *device.MIG) string {
+func (t *Telemetry) describeDevice(gpu *device.Device, mig *device.MIG) string {
 	profile, instance := "", ""
 	if mig != nil {
 		profile, instance = mig.Profile, strconv.Itoa(mig.GPUInstance)
-		for i := range d.MIG {
-			if d.MIG[i].GPUInstance == mig.GPUInstance && d.MIG[i].UUID != mig.UUID {
+		for i := range gpu.MIG {
+			if gpu.MIG[i].GPUInstance == mig.GPUInstance && gpu.MIG[i].UUID != mig.UUID {
 				instance = strconv.Itoa(mig.GPUInstance) + "." + strconv.Itoa(mig.ComputeInstance)
 			}
 		}
 	}
-	minor := d.Minor
+	minor := gpu.Minor
 	if minor < 0 {
-		minor = d.Index
+		minor = gpu.Index
 	}
 	values := []string{
-		strconv.Itoa(d.Index),
-		d.UUID,
-		d.PCIBusID,
+		strconv.Itoa(gpu.Index),
+		gpu.UUID,
+		gpu.PCIBusID,
 		"nvidia" + strconv.Itoa(minor),
-		d.Model,
+		gpu.Model,
 		t.options.Node,
 		profile,
 		instance,
@@ -127,22 +127,24 @@ func (t *Telemetry) describeDevice(d *device.Device, mig *device.MIG) string {
 	if t.options.ClusterLabel != "" {
 		values = append(values, t.options.Cluster)
 	}
-	return labelPairs(t.labels, append(values, d.Driver)...)
+	return labelPairs(t.labels, append(values, gpu.Driver)...)
 }
 
 // makeEntity makes the printed form of a device or of one of its instances.
 func (s *state) makeEntity(
-	d *device.Device,
+	gpu *device.Device,
 	mig *device.MIG,
 	claims []claim,
 	describe describer,
 	nobody string,
 ) entity {
-	e := entity{lost: d.Lost, uuid: d.UUID, gpu: strconv.Itoa(d.Index), instance: -1, owner: nobody}
+	e := entity{
+		lost: gpu.Lost, uuid: gpu.UUID, gpu: strconv.Itoa(gpu.Index), instance: -1, owner: nobody,
+	}
 	if mig != nil {
 		e.uuid, e.instance = mig.UUID, mig.GPUInstance
 	}
-	e.labels = describe(d, mig)
+	e.labels = describe(gpu, mig)
 	if s.sample != nil {
 		e.reading = s.sample.Find(e.uuid)
 	}
@@ -158,7 +160,7 @@ func (s *state) makeEntity(
 			e.shares = append(e.shares, share{labels: s.jobText[c.job], part: c.share})
 		}
 	}
-	if pod, held := s.podOn(d, mig); held {
+	if pod, held := s.podOn(gpu, mig); held {
 		e.pod = labelPairs(podLabels[:], pod.Namespace, pod.Pod, pod.Container)
 		if s.sample != nil && pod.From <= s.sample.At {
 			e.owner += "," + e.pod
@@ -169,13 +171,13 @@ func (s *state) makeEntity(
 
 // podOn finds the pod that holds a device or instance. Who holds a whole device
 // holds its instances.
-func (s *state) podOn(d *device.Device, mig *device.MIG) (PodOnNode, bool) {
+func (s *state) podOn(gpu *device.Device, mig *device.MIG) (PodOnNode, bool) {
 	if mig != nil {
 		if pod, held := s.pods[mig.UUID]; held {
 			return pod, true
 		}
 	}
-	pod, held := s.pods[d.UUID]
+	pod, held := s.pods[gpu.UUID]
 	return pod, held
 }
 
@@ -202,10 +204,10 @@ func admitJobs(jobs []JobOnNode, most int) (kept []JobOnNode, omitted int) {
 }
 
 // findJob gives the index of a running job, or -1.
-func (s *state) findJob(k jobKey) int {
+func (s *state) findJob(key jobKey) int {
 	return slices.IndexFunc(
 		s.jobs,
-		func(j JobOnNode) bool { return j.UID == k.uid && j.Attempt == k.attempt },
+		func(j JobOnNode) bool { return j.UID == key.uid && j.Attempt == key.attempt },
 	)
 }
 

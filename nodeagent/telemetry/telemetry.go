@@ -40,8 +40,8 @@ func New(options Options) (*Telemetry, error) {
 		options.MaxJobs = 1024
 	}
 	telemetry := &Telemetry{options: options, listed: map[string]catalogue.Metric{}}
-	for _, m := range Metrics() {
-		telemetry.listed[m.Name] = m
+	for _, metric := range Metrics() {
+		telemetry.listed[metric.Name] = metric
 	}
 	telemetry.labels, telemetry.owner = deviceLabels[:], jobLabels[:]
 	if options.JobAlias != "" && options.JobAlias != jobLabels[0] {
@@ -109,8 +109,8 @@ func (t *Telemetry) Devices() []device.Device { return slices.Clone(t.state.Load
 // SetUsage replaces what the jobs have used; jobs that do not run are ignored.
 func (t *Telemetry) SetUsage(usage []JobUsage) {
 	byJob := make(map[jobKey]JobUsage, len(usage))
-	for _, u := range usage {
-		byJob[jobKey{u.UID, u.Attempt}] = u
+	for _, jobUsage := range usage {
+		byJob[jobKey{jobUsage.UID, jobUsage.Attempt}] = jobUsage
 	}
 	t.publishState(func(s *state) { s.usage = byJob })
 }
@@ -123,43 +123,43 @@ func (t *Telemetry) SetGPUAccounts(accounts []attrib.Account) {
 }
 
 // SetNode replaces the figures of the node.
-func (t *Telemetry) SetNode(n NodeStats) {
-	t.publishState(func(s *state) { s.node = &n })
+func (t *Telemetry) SetNode(stats NodeStats) {
+	t.publishState(func(s *state) { s.node = &stats })
 }
 
 // SetEnergy replaces the energy of the node and its jobs; jobs that do not run are
 // ignored. The figures must not change afterwards.
-func (t *Telemetry) SetEnergy(e *Energy) {
-	t.publishState(func(s *state) { s.energy = e })
+func (t *Telemetry) SetEnergy(energy *Energy) {
+	t.publishState(func(s *state) { s.energy = energy })
 }
 
 // SetCounters replaces what the node as a whole has counted. The list must not change
 // afterwards.
-func (t *Telemetry) SetCounters(c spec.CounterValues) {
-	t.publishState(func(s *state) { s.counters = c })
+func (t *Telemetry) SetCounters(values spec.CounterValues) {
+	t.publishState(func(s *state) { s.counters = values })
 }
 
 // Served lists what this telemetry can serve: Metrics, with the field set, the
 // help texts and the label mode it was made with.
 func (t *Telemetry) Served() []catalogue.Metric {
 	fields := map[string]device.Info{}
-	for _, f := range t.fields {
-		fields[f.Name] = f
+	for _, info := range t.fields {
+		fields[info.Name] = info
 	}
-	var out []catalogue.Metric
+	var metrics []catalogue.Metric
 	for _, metric := range Metrics() {
 		if metric.Source == fieldSource {
-			f, ok := fields[metric.Name]
+			info, ok := fields[metric.Name]
 			if !ok {
 				continue
 			}
-			metric.Help = f.Help
+			metric.Help = info.Help
 			metric.Type = catalogue.Gauge
 			metric.Labels = withLabels(t.labels)
-			if f.Kind == device.Counter {
+			if info.Kind == device.Counter {
 				metric.Type = catalogue.Counter
 			}
-			if t.isLabelled(f) {
+			if t.isLabelled(info) {
 				metric.Labels = withLabels(t.labels, jobLabels[:]...)
 			}
 		} else if metric.Dialect == catalogue.DCGM {
@@ -172,18 +172,18 @@ func (t *Telemetry) Served() []catalogue.Metric {
 				at+len(jobLabels),
 				t.owner...)
 		}
-		out = append(out, metric)
+		metrics = append(metrics, metric)
 	}
-	return out
+	return metrics
 }
 
 // isLabelled tells whether a field's series carry job labels.
-func (t *Telemetry) isLabelled(f device.Info) bool {
+func (t *Telemetry) isLabelled(info device.Info) bool {
 	switch {
-	case f.Kind == device.Counter, t.options.JobLabels == JobLabelsNone:
+	case info.Kind == device.Counter, t.options.JobLabels == JobLabelsNone:
 		return false
 	case t.options.JobLabels == JobLabelsCore:
-		return f.Core
+		return info.Core
 	}
 	return true
 }

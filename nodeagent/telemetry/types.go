@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/musterhpc/muster/nodeagent/health"
 	"github.com/musterhpc/muster/nodeagent/telemetry/host"
 	"github.com/musterhpc/muster/spec"
 )
@@ -23,8 +24,8 @@ const (
 )
 
 // ParseJobLabels reads all, core or none; empty means all.
-func ParseJobLabels(s string) (JobLabels, error) {
-	switch s {
+func ParseJobLabels(text string) (JobLabels, error) {
+	switch text {
 	case "", "all":
 		return JobLabelsAll, nil
 	case "core":
@@ -32,7 +33,7 @@ func ParseJobLabels(s string) (JobLabels, error) {
 	case "none":
 		return JobLabelsNone, nil
 	}
-	return 0, fmt.Errorf("%w: telemetry.job_labels: %q: want all, core or none", ErrOption, s)
+	return 0, fmt.Errorf("%w: telemetry.job_labels: %q: want all, core or none", ErrOption, text)
 }
 
 // Options of New.
@@ -58,6 +59,8 @@ type Options struct {
 	// MaxJobs bounds the jobs with series of their own; 0 means 1024. The jobs
 	// beyond it are counted in muster_agent_jobs_without_series.
 	MaxJobs int
+	// Health are the health rules by which the node is judged; nil: the default ones.
+	Health []health.Rule
 	// NoProcess leaves out the series of this process, its memory and files: one
 	// that stands for many nodes has them once, not for each.
 	NoProcess bool
@@ -129,25 +132,25 @@ type NodeStats = host.Stats
 
 // escapeLabel writes a label's value as the exposition format wants it: one value
 // that is not UTF-8 would cost the whole scrape.
-func escapeLabel(s string) string {
-	s = strings.ToValidUTF8(s, "\ufffd")
-	if !strings.ContainsAny(s, "\\\"\n") {
-		return s
+func escapeLabel(text string) string {
+	text = strings.ToValidUTF8(text, "\ufffd")
+	if !strings.ContainsAny(text, "\\\"\n") {
+		return text
 	}
-	return strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(s)
+	return strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(text)
 }
 
 // labelPairs gives name="value" for each name, joined by commas.
 func labelPairs(names []string, values ...string) string {
-	var b strings.Builder
-	for i, n := range names {
+	var text strings.Builder
+	for i, name := range names {
 		if i > 0 {
-			b.WriteByte(',')
+			text.WriteByte(',')
 		}
-		b.WriteString(n)
-		b.WriteString(`="`)
-		b.WriteString(escapeLabel(values[i]))
-		b.WriteByte('"')
+		text.WriteString(name)
+		text.WriteString(`="`)
+		text.WriteString(escapeLabel(values[i]))
+		text.WriteByte('"')
 	}
-	return b.String()
+	return text.String()
 }

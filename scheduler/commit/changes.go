@@ -40,6 +40,6 @@ func (d Changes) Emit(ev event.Event) error {
 
 // owesEpilog tells whether the end of a job's attempt asks for EpilogSlurmctld.
 func (d Changes) owesEpilog(uid spec.JobUID) bool {
-	j, ctl := d.t.Job(uid), d.t.Config.Ctl
-	return ctl != nil && ctl.Epilog != "" && j != nil && j.State.Active()
+	job, scripts := d.t.Job(uid), d.t.Config.Ctl
+	return scripts != nil && scripts.Epilog != "" && job != nil && job.State.Active()
 }

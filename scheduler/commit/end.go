@@ -13,14 +13,14 @@ import (
 
 // RequestEnd decides that an attempt must end.
 func (d Changes) RequestEnd(
-	j *state.Job,
+	job *state.Job,
 	cause event.EndCause,
 	requeue bool,
 	hold spec.Hold,
 	detail string,
 ) error {
 	return d.Emit(
-		&event.JobEndRequested{UID: j.UID, Attempt: j.Attempt, Cause: cause, By: d.t.Actor.UID,
+		&event.JobEndRequested{UID: job.UID, Attempt: job.Attempt, Cause: cause, By: d.t.Actor.UID,
 			Requeue: requeue, Hold: hold, Detail: detail},
 	)
 }
@@ -88,7 +88,10 @@ const externSince = 2
 type NodeDone struct {
 	Usage spec.Usage
 	Batch *event.StepResult // on the node that ran the script
-	Drain string            // why the node takes nothing new: its epilog failed
+	// OOM tells that the kernel killed a process of the batch script for memory. Usage
+	// tells of the steps' too, which decide for themselves: their job may go on and succeed.
+	OOM   bool
+	Drain string // why the node takes nothing new: its epilog failed
 	// Extern is the part of Usage that the extern step used; nil: there was none.
 	Extern *spec.Usage
 	// Unfenced tells that nobody could ask the node whether it is so.
@@ -121,7 +124,7 @@ func (d Changes) FinishNode(job *state.Job, node string, done *NodeDone, lost bo
 	gone := &event.JobNodeDone{UID: job.UID, Attempt: job.Attempt, Node: node, Usage: done.Usage.InVersion(d.t.Version),
 		Batch: batchOutOfMemory(
 			done.Batch,
-			done.Usage.OOMKilled,
+			done.OOM,
 		), Lost: lost, Unfenced: done.Unfenced, Rest: d.restWithout(d.t.Job(job.UID), node)}
 	if done.Extern != nil && d.t.Version >= externSince {
 		gone.Extern = done.Extern
@@ -177,8 +180,8 @@ func (d Changes) restWithout(job *state.Job, node string) *spec.TRES {
 		return nil
 	}
 	var part spec.PartitionSpec
-	if p := d.t.Parts.Find(job.Alloc.Partition); p != nil {
-		part = *p.Spec
+	if partition := d.t.Parts.Find(job.Alloc.Partition); partition != nil {
+		part = *partition.Spec
 	}
 	demand := place.Resolve(d.t.Config, &part, job.Spec)
 	sum := place.Sum(less, &demand, part.BillingWeights)
@@ -199,9 +202,9 @@ func (d Changes) RequeueUnseen(job *state.Job, batch *event.StepResult) (*state.
 	return d.t.Job(job.UID), nil
 }
 
-func IsLastNode(j *state.Job, node string) bool {
-	for i := range j.Alloc.Nodes {
-		if !j.Done.Has(i) && j.Alloc.Nodes[i].Name != node {
+func IsLastNode(job *state.Job, node string) bool {
+	for i := range job.Alloc.Nodes {
+		if !job.Done.Has(i) && job.Alloc.Nodes[i].Name != node {
 			return false
 		}
 	}
@@ -288,10 +291,10 @@ func (d Changes) DeriveEnd(job *state.Job, done *NodeDone) *event.JobEnded {
 	switch {
 	case done.Batch == nil:
 		ev.State, ev.Reason.Code = spec.NodeFailed, spec.ReasonNodeDown
-	case done.Usage.OOMKilled || lastOutOfMemory(job) && !done.Batch.Exit.OK():
+	case done.OOM || lastOutOfMemory(job) && !done.Batch.Exit.OK():
 		ev.State, ev.Reason.Code = spec.OutOfMemory, spec.ReasonOutOfMemory
 		ev.Exit = outOfMemory(ev.Exit)
-		if done.Usage.OOMKilled {
+		if done.OOM {
 			ev.Exit = batchMemoryExit(ev.Exit)
 		}
 	case done.Batch.Unknown:
@@ -314,11 +317,11 @@ const memorySignal = 125
 
 // outOfMemory is the exit of something that ended for lack of memory: what was
 // killed for it, also as srun tells of it, shows the number that stands for that.
-func outOfMemory(x spec.ExitStatus) spec.ExitStatus {
-	if x.Signal == SigKill || x.Code == 128+SigKill || x.Code == 128+memorySignal {
+func outOfMemory(status spec.ExitStatus) spec.ExitStatus {
+	if status.Signal == SigKill || status.Code == 128+SigKill || status.Code == 128+memorySignal {
 		return spec.ExitStatus{Signal: memorySignal}
 	}
-	return x
+	return status
 }
 
 // batchOutOfMemory is the end of a batch script, of which the kernel may have
@@ -335,11 +338,11 @@ func batchOutOfMemory(b *event.StepResult, oom bool) *event.StepResult {
 // batchMemoryExit is the exit of a batch script in whose group the kernel killed
 // a process for memory. A script that went on and succeeded did so without what
 // that process was to do, so its success does not count: Slurm shows 0:125 too.
-func batchMemoryExit(x spec.ExitStatus) spec.ExitStatus {
-	if x.OK() {
+func batchMemoryExit(status spec.ExitStatus) spec.ExitStatus {
+	if status.OK() {
 		return spec.ExitStatus{Signal: memorySignal}
 	}
-	return outOfMemory(x)
+	return outOfMemory(status)
 }
 
 func endedAs(cause event.EndCause) (spec.JobState, spec.ReasonCode) {
@@ -378,11 +381,11 @@ func worstStep(job *state.Job, batch spec.ExitStatus) spec.ExitStatus {
 }
 
 // DrainNode sets a node aside for a fault of its own, unless it is already.
-func (d Changes) DrainNode(node, why string) error {
+func (d Changes) DrainNode(node, reason string) error {
 	if n := d.t.Node(node); n == nil || n.Admin == event.NodeDrain || n.Admin == event.NodeDown {
 		return nil
 	}
-	return d.Emit(&event.NodeStateSet{Node: node, State: event.NodeDrain, Reason: why})
+	return d.Emit(&event.NodeStateSet{Node: node, State: event.NodeDrain, Reason: reason})
 }
 
 // HoldsNode tells whether the attempt still holds a node.

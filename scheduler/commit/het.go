@@ -47,13 +47,21 @@ func (d Changes) tellSiblings(ev event.Event) error {
 		if !job.Het.Leads() {
 			return nil
 		}
-		for _, c := range d.t.Components(job)[1:] {
+		for _, component := range d.t.Components(job)[1:] {
 			var err error
 			switch {
-			case c.State == spec.Pending:
-				err = d.Emit(&event.JobEnded{UID: c.UID, Attempt: c.Attempt, State: e.State, Reason: e.Reason, By: e.By})
-			case c.State.Active() && (c.Ending == nil || c.Ending.Requeue):
-				err = d.RequestEnd(c, event.EndLeader, false, spec.NotHeld, "")
+			case component.State == spec.Pending:
+				err = d.Emit(
+					&event.JobEnded{
+						UID:     component.UID,
+						Attempt: component.Attempt,
+						State:   e.State,
+						Reason:  e.Reason,
+						By:      e.By,
+					},
+				)
+			case component.State.Active() && (component.Ending == nil || component.Ending.Requeue):
+				err = d.RequestEnd(component, event.EndLeader, false, spec.NotHeld, "")
 			}
 			if err != nil {
 				return err
@@ -69,18 +77,19 @@ func (d Changes) tellSiblings(ev event.Event) error {
 	case *event.JobUpdated:
 		return d.holdTogether(e.UID)
 	case *event.JobEndRequested:
-		j := d.t.Job(e.UID)
-		if j.Het == nil || (!j.Het.Leads() && !e.Requeue && e.Cause != event.EndPreempt) {
+		job := d.t.Job(e.UID)
+		if job.Het == nil || (!job.Het.Leads() && !e.Requeue && e.Cause != event.EndPreempt) {
 			return nil // a component may be cancelled alone
 		}
-		for _, c := range d.t.Components(j) {
-			c = d.t.Job(c.UID)
+		for _, component := range d.t.Components(job) {
+			component = d.t.Job(component.UID)
 			// An end for good replaces one that would queue the component again.
-			told := c.Ending != nil && (e.Requeue || !c.Ending.Requeue)
-			if c.UID == j.UID || !c.State.Active() || told {
+			told := component.Ending != nil && (e.Requeue || !component.Ending.Requeue)
+			if component.UID == job.UID || !component.State.Active() || told {
 				continue
 			}
-			if err := d.Emit(&event.JobEndRequested{UID: c.UID, Attempt: c.Attempt, Cause: e.Cause, By: e.By, Requeue: e.Requeue, Hold: e.Hold,
+			if err := d.Emit(&event.JobEndRequested{UID: component.UID, Attempt: component.Attempt,
+				Cause: e.Cause, By: e.By, Requeue: e.Requeue, Hold: e.Hold,
 				Detail: e.Detail, Grace: e.Grace, For: e.For}); err != nil {
 				return err
 			}
@@ -98,12 +107,12 @@ func (d Changes) waitTogether(uid spec.JobUID) error {
 		leader.State != spec.Pending {
 		return nil
 	}
-	for _, c := range d.t.Components(job) {
-		c = d.t.Job(c.UID)
-		if !c.State.Terminal() || c.HoldsNodes() {
+	for _, component := range d.t.Components(job) {
+		component = d.t.Job(component.UID)
+		if !component.State.Terminal() || component.HoldsNodes() {
 			continue // or was queued with one before it
 		}
-		if err := d.RequeueJob(c, spec.Pending, spec.NotHeld, false); err != nil {
+		if err := d.RequeueJob(component, spec.Pending, spec.NotHeld, false); err != nil {
 			return err
 		}
 	}
@@ -119,12 +128,12 @@ func (d Changes) holdTogether(uid spec.JobUID) error {
 		func(c *state.Job) bool { return c.State != spec.Pending },
 	)
 	by := spec.NotHeld
-	for _, c := range waiting {
-		by = max(by, c.Hold)
+	for _, component := range waiting {
+		by = max(by, component.Hold)
 	}
-	for _, c := range waiting {
-		if c.Hold < by {
-			if err := d.Emit(&event.JobHeld{UID: c.UID, By: by}); err != nil {
+	for _, component := range waiting {
+		if component.Hold < by {
+			if err := d.Emit(&event.JobHeld{UID: component.UID, By: by}); err != nil {
 				return err
 			}
 		}

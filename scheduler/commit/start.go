@@ -25,10 +25,10 @@ type Start struct {
 // StartJob emits the events of a start and returns the record that runs: a task
 // of an array gets one of its own.
 func (d Changes) StartJob(start *Start) (spec.JobUID, error) {
-	j := d.t.Job(start.UID)
+	job := d.t.Job(start.UID)
 	if start.Task != spec.NoTask {
 		var err error
-		j, err = d.SplitTask(j, start.Task)
+		job, err = d.SplitTask(job, start.Task)
 		if err != nil {
 			return 0, err
 		}
@@ -36,10 +36,14 @@ func (d Changes) StartJob(start *Start) (spec.JobUID, error) {
 	if err := d.wakeNodes(start.Alloc); err != nil {
 		return 0, err
 	}
-	if err := d.rebootFor(j, start.Alloc); err != nil {
+	if err := d.rebootFor(job, start.Alloc); err != nil {
 		return 0, err
 	}
-	return j.UID, d.Emit(&event.JobStarted{UID: j.UID, Attempt: j.Attempt + 1, Alloc: d.setLease(j, start.Alloc), Limit: start.Limit, Backfill: start.Backfill, Priority: start.Priority})
+	return job.UID, d.Emit(
+		&event.JobStarted{UID: job.UID, Attempt: job.Attempt +
+			1, Alloc: d.setLease(job, start.Alloc), Limit: start.Limit, Backfill: start.Backfill,
+			Priority: start.Priority},
+	)
 }
 
 // setLease gives an allocation the lease of its partition's jobs. A job that may not
@@ -49,9 +53,9 @@ func (d Changes) setLease(job *state.Job, alloc *spec.Allocation) *spec.Allocati
 	if policy.Kind != spec.FenceLease || !d.MayRequeue(job) {
 		return alloc
 	}
-	out := *alloc
-	out.Lease = policy.Lease + d.t.Config.Timing.KillWait
-	return &out
+	allocation := *alloc
+	allocation.Lease = policy.Lease + d.t.Config.Timing.KillWait
+	return &allocation
 }
 
 // SplitTask gives an array's task a record of its own and returns it.
@@ -92,8 +96,9 @@ func (d Changes) NextJobID() spec.JobID {
 func (d Changes) wakeNodes(allocation *spec.Allocation) error {
 	var names []string
 	for i := range allocation.Nodes {
-		if n := d.t.NodeByID(allocation.Nodes[i].ID); n != nil && n.Power == event.PoweredDown {
-			names = append(names, n.Spec.Name)
+		if node := d.t.NodeByID(allocation.Nodes[i].ID); node != nil &&
+			node.Power == event.PoweredDown {
+			names = append(names, node.Spec.Name)
 		}
 	}
 	if names == nil {

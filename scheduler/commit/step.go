@@ -21,13 +21,14 @@ type StepPart struct {
 
 // StepParts are the parts of a step in several components that have not ended.
 func (d Changes) StepParts(job *state.Job, id spec.StepID) []StepPart {
-	var out []StepPart
-	for _, c := range d.t.Components(job) {
-		if st := c.StepByID(id); st != nil && st.Live() && st.Spec != nil && st.Spec.World != nil {
-			out = append(out, StepPart{c, st})
+	var parts []StepPart
+	for _, component := range d.t.Components(job) {
+		if step := component.StepByID(id); step != nil && step.Live() && step.Spec != nil &&
+			step.Spec.World != nil {
+			parts = append(parts, StepPart{component, step})
 		}
 	}
-	return out
+	return parts
 }
 
 // FinishStepPart closes a node's part of a step, and the step with its last part.
@@ -140,8 +141,8 @@ func stepState(job *state.Job, step *state.Step) spec.JobState {
 func lastOutOfMemory(job *state.Job) bool {
 	var last *state.Step
 	for i := range job.Steps {
-		if st := &job.Steps[i]; !st.Live() && (last == nil || st.Ended >= last.Ended) {
-			last = st
+		if step := &job.Steps[i]; !step.Live() && (last == nil || step.Ended >= last.Ended) {
+			last = step
 		}
 	}
 	return last != nil && last.State == spec.OutOfMemory

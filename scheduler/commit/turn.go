@@ -42,8 +42,8 @@ func (d Changes) TakeTurn(turn *Turn) error {
 // ExceedsPartitionCPUs tells whether a suspended job would exceed MaxCPUsPerNode of its partition
 // on some node if it resumed. Suspended jobs that yield their CPUs do not count, and neither do
 // those in leave, which are about to. A job with whole nodes (--exclusive) is free of the limit.
-func ExceedsPartitionCPUs(st *state.State, job *state.Job, leave []Run) bool {
-	part := st.Parts.Find(job.Alloc.Partition)
+func ExceedsPartitionCPUs(cluster *state.State, job *state.Job, leave []Run) bool {
+	part := cluster.Parts.Find(job.Alloc.Partition)
 	if part == nil || part.Spec.MaxCPUsPerNode == 0 || job.Alloc.Whole {
 		return false
 	}
@@ -52,13 +52,13 @@ func ExceedsPartitionCPUs(st *state.State, job *state.Job, leave []Run) bool {
 	}
 	for i := range job.Alloc.Nodes {
 		alloc := &job.Alloc.Nodes[i]
-		node := st.NodeByID(alloc.ID)
+		node := cluster.NodeByID(alloc.ID)
 		if job.Done.Has(i) || node == nil {
 			continue
 		}
 		used := int64(alloc.CPUs.Count())
 		for _, uid := range node.Jobs {
-			other := st.Job(uid)
+			other := cluster.Job(uid)
 			if uid == job.UID || other.Yields || leaves(uid) {
 				continue
 			}

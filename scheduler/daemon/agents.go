@@ -127,7 +127,7 @@ func (s *AgentService) Configuration(
 	ctx context.Context,
 	_ *apiv1.ConfigurationRequest,
 ) (*apiv1.ConfigurationReply, error) {
-	if who := s.C.deps.Identify(ctx); who.Node == "" && !who.Admin {
+	if caller := s.C.deps.Identify(ctx); caller.Node == "" && !caller.Admin {
 		return nil, spec.Refuse(spec.CodeAccessDenied, "only a node asks for the configuration")
 	}
 	if s.C.deps.Files == nil {
@@ -155,8 +155,8 @@ func (s *AgentService) Holds(
 			fmt.Sprintf("this connection may not ask for node %q", req.GetNode()),
 		)
 	}
-	st := s.C.View().State
-	node := st.Node(req.GetNode())
+	cluster := s.C.View().State
+	node := cluster.Node(req.GetNode())
 	if node == nil {
 		return nil, spec.Refuse(
 			spec.CodeInvalidNodeName,
@@ -167,7 +167,7 @@ func (s *AgentService) Holds(
 	for i := range node.Holds {
 		out.Holds = append(out.Holds, wire.ForeignHold(&node.Holds[i]))
 	}
-	out.Holds = append(out.Holds, podsOfJobs(st, node)...)
+	out.Holds = append(out.Holds, podsOfJobs(cluster, node)...)
 	slices.SortFunc(
 		out.Holds,
 		func(a, b *apiv1.ForeignHold) int { return cmp.Compare(a.GetId(), b.GetId()) },
@@ -177,10 +177,10 @@ func (s *AgentService) Holds(
 
 // podsOfJobs are the pods on a node that Muster has scheduled, with the devices of each.
 // What else they have is their job's as a whole.
-func podsOfJobs(st *state.State, node *state.Node) []*apiv1.ForeignHold {
-	var out []*apiv1.ForeignHold
+func podsOfJobs(cluster *state.State, node *state.Node) []*apiv1.ForeignHold {
+	var holds []*apiv1.ForeignHold
 	for _, uid := range node.Jobs {
-		job := st.Job(uid)
+		job := cluster.Job(uid)
 		if job.Spec.Runner() != spec.ByKubelets {
 			continue
 		}
@@ -188,7 +188,7 @@ func podsOfJobs(st *state.State, node *state.Node) []*apiv1.ForeignHold {
 			if place.Node != node.Spec.Name {
 				continue
 			}
-			out = append(out, wire.ForeignHold(&spec.ForeignHold{
+			holds = append(holds, wire.ForeignHold(&spec.ForeignHold{
 				ID:    place.Pod.UID,
 				Space: job.Spec.Pods.Space,
 				Owner: place.Pod.Name,
@@ -197,7 +197,7 @@ func podsOfJobs(st *state.State, node *state.Node) []*apiv1.ForeignHold {
 			}))
 		}
 	}
-	return out
+	return holds
 }
 
 // Connect is an agent's stream for as long as it lives.
@@ -267,8 +267,8 @@ func (s *AgentService) Connect(stream service.Agents_ConnectServer) error {
 		Lead:           view.State.LeadBegan(),
 		Lost:           lost,
 	}
-	for _, r := range unknown {
-		welcome.Unknown = append(welcome.Unknown, r.GetRun())
+	for _, run := range unknown {
+		welcome.Unknown = append(welcome.Unknown, run.GetRun())
 	}
 	// The end of either direction, or of the agent's patience with its orders,
 	// ends the stream: when this returns, Send and Recv do too.
@@ -310,15 +310,15 @@ type headed struct {
 }
 
 // Send sends a message.
-func (h headed) Send(m *apiv1.ControllerMessage) error {
+func (h headed) Send(message *apiv1.ControllerMessage) error {
 	head := h.c.View().State.Position()
-	m.Head = &apiv1.LedgerPosition{
+	message.Head = &apiv1.LedgerPosition{
 		Epoch:      head.Epoch,
 		Seq:        head.Seq,
 		NextJobUid: uint64(head.NextUID),
 		NextJobId:  uint32(head.NextID),
 	}
-	return h.stream.Send(m)
+	return h.stream.Send(message)
 }
 
 // Bounds of one message of orders. A message may be somewhat larger than
@@ -375,13 +375,17 @@ func (a *agentConn) runSender(ctx context.Context, stream headed, controller *Co
 			}
 			orders = orders[n:]
 		}
-		for _, m := range q.asks {
-			if err := stream.Send(&apiv1.ControllerMessage{Kind: &apiv1.ControllerMessage_Measure{Measure: m}}); err != nil {
+		for _, message := range q.asks {
+			if err := stream.Send(
+				&apiv1.ControllerMessage{Kind: &apiv1.ControllerMessage_Measure{Measure: message}},
+			); err != nil {
 				return err
 			}
 		}
-		for _, ask := range q.reads {
-			if err := stream.Send(&apiv1.ControllerMessage{Kind: &apiv1.ControllerMessage_ReadFile{ReadFile: ask}}); err != nil {
+		for _, query := range q.reads {
+			if err := stream.Send(
+				&apiv1.ControllerMessage{Kind: &apiv1.ControllerMessage_ReadFile{ReadFile: query}},
+			); err != nil {
 				return err
 			}
 		}
@@ -428,14 +432,17 @@ func (c *Controller) receiveMessage(
 		if err != nil {
 			return err
 		}
-		if k := message.GetMeasured(); k != nil {
-			c.hub.asks.take(conn.node, k)
+		if measured := message.GetMeasured(); measured != nil {
+			c.hub.asks.take(conn.node, measured)
 		}
-		if k := message.GetFileRead(); k != nil {
-			c.hub.reads.take(conn.node, k)
+		if read := message.GetFileRead(); read != nil {
+			c.hub.reads.take(conn.node, read)
 		}
-		if k := message.GetConfigRead(); k != nil {
-			c.hub.rereads.take(conn.node, k)
+		if read := message.GetConfigRead(); read != nil {
+			c.hub.rereads.take(conn.node, read)
+		}
+		if kept := message.GetKeptOrders(); kept != nil {
+			c.orphans.noteKept(conn.node, kept.GetRuns())
 		}
 		if k := message.GetPrepared(); k != nil {
 			c.hub.takePrepared(conn.node, k.GetRun())
@@ -458,8 +465,11 @@ func (c *Controller) receiveMessage(
 				if err := c.writer.enqueueCommand(ctx, ack.req); err != nil {
 					return nil
 				}
-			} else if k := report.GetNodeCheck(); k != nil {
-				ack.req = &request{cmd: scheduler.CheckReport{Node: conn.node, Failed: k.GetFailed()}, actor: actor}
+			} else if check := report.GetNodeCheck(); check != nil {
+				ack.req = &request{
+					cmd:   scheduler.CheckReport{Node: conn.node, Failed: check.GetFailed()},
+					actor: actor,
+				}
 				if err := c.writer.enqueueCommand(ctx, ack.req); err != nil {
 					return nil
 				}
@@ -522,8 +532,8 @@ func (c *Controller) acknowledgeReports(
 // epochOf fills in the epoch that an agent of an older release leaves out of its
 // reports.
 func (c *Controller) epochOf(uid spec.JobUID) uint64 {
-	if j := c.View().State.Job(uid); j != nil {
-		return j.Epoch
+	if job := c.View().State.Job(uid); job != nil {
+		return job.Epoch
 	}
 	return 0
 }
@@ -560,6 +570,7 @@ func reportCommand(node string, report *apiv1.Report) (scheduler.Report, bool) {
 			out.Done.Extern = &used
 		}
 		if b := k.NodeDone.GetBatch(); b.GetOom() {
+			out.Done.OOM = true
 			out.Done.Usage.OOMKilled = true
 		}
 	default:

@@ -367,7 +367,8 @@ func TestSteppedClockGivesUpNoNode(t *testing.T) {
 	}
 }
 
-// What a node is told of a job does not grow with the job's other nodes.
+// What a node is told of a job does not grow with the job's other nodes, but for the record
+// that the node of the script keeps for all of them.
 func TestLaunchOfAWideJob(t *testing.T) {
 	w := start(t)
 	s, _ := w.connect("n1")
@@ -394,6 +395,10 @@ func TestLaunchOfAWideJob(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if len(l.Record) > 600+30*nodes {
+			t.Errorf("the record of a job of %d nodes has %d bytes", nodes, len(l.Record))
+		}
+		l.Record = nil
 		return proto.Size(l)
 	}
 	if few, many := size(2), size(4000); many > few+40 {

@@ -28,7 +28,9 @@ type answered[R agentReply] struct {
 }
 
 // beginQuestion opens a question to some nodes. Their answers come by the channel, until end.
-func (a *asks[R]) beginQuestion(nodes iter.Seq[string], count int) (ask uint64, back <-chan answered[R]) {
+func (a *asks[R]) beginQuestion(
+	nodes iter.Seq[string], count int,
+) (query uint64, back <-chan answered[R]) {
 	out := make(chan answered[R], count)
 	q := &question[R]{waiting: make(map[string]bool, count), out: out}
 	for node := range nodes {
@@ -45,10 +47,10 @@ func (a *asks[R]) beginQuestion(nodes iter.Seq[string], count int) (ask uint64, 
 }
 
 // endQuestion closes a question.
-func (a *asks[R]) endQuestion(ask uint64) {
+func (a *asks[R]) endQuestion(query uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	delete(a.open, ask)
+	delete(a.open, query)
 }
 
 // take hands an answer on; one that comes too late, twice, or from a node that was not

@@ -18,31 +18,31 @@ const (
 // accounts, limits and reservations, act on the jobs of others, and see what
 // PrivateData hides. It says nothing about the cluster itself; see
 // administrator.
-func (s *authority) isOperator(who Caller) bool {
-	return s.isAdministrator(who) || s.hasLevel(who, levelOperator)
+func (s *authority) isOperator(caller Caller) bool {
+	return s.isAdministrator(caller) || s.hasLevel(caller, levelOperator)
 }
 
 // isAdministrator tells whether a caller may change the cluster itself: its
 // nodes, partitions, configuration, machines, the tokens and the levels of
 // other users. These are root, the cluster's own user, holders of an
 // administrator's certificate, and users whom accounting calls Administrator.
-func (s *authority) isAdministrator(who Caller) bool {
-	if who.Limited {
+func (s *authority) isAdministrator(caller Caller) bool {
+	if caller.Limited {
 		return false
 	}
-	if who.Admin || (who.UID == 0 && who.User != "") {
+	if caller.Admin || (caller.UID == 0 && caller.User != "") {
 		return true
 	}
-	return s.hasLevel(who, levelAdministrator)
+	return s.hasLevel(caller, levelAdministrator)
 }
 
 // operatorCaller is caller for what operators may do; others are refused.
 func (s *authority) operatorCaller(ctx context.Context) (event.Actor, error) {
-	who, actor, err := s.knownCaller(ctx)
+	caller, actor, err := s.knownCaller(ctx)
 	if err != nil {
 		return actor, err
 	}
-	if !s.isOperator(who) {
+	if !s.isOperator(caller) {
 		return actor, spec.Refuse(spec.CodeAccessDenied, "only operators may do this")
 	}
 	return actor, nil
@@ -51,11 +51,11 @@ func (s *authority) operatorCaller(ctx context.Context) (event.Actor, error) {
 // connectorCaller is caller for what keeps another scheduler and the ledger in step, which
 // a token for that alone may do too.
 func (s *authority) connectorCaller(ctx context.Context) (event.Actor, error) {
-	who, actor, err := s.knownCaller(ctx)
+	caller, actor, err := s.knownCaller(ctx)
 	if err != nil {
 		return actor, err
 	}
-	if !who.Connector && !s.isOperator(who) {
+	if !caller.Connector && !s.isOperator(caller) {
 		return actor, spec.Refuse(
 			spec.CodeAccessDenied,
 			"only operators may do this, and muster-kube with a token of scope=pods",
@@ -66,22 +66,22 @@ func (s *authority) connectorCaller(ctx context.Context) (event.Actor, error) {
 
 // hasLevel looks a caller up in accounting. A caller for whom a compute node
 // vouches has no level, whoever he is: a broken node must not rule the cluster.
-func (s *authority) hasLevel(who Caller, level string) bool {
-	if who.Limited {
+func (s *authority) hasLevel(caller Caller, level string) bool {
+	if caller.Limited {
 		return false
 	}
-	user := s.C.View().State.Policy.FindUser(who.User)
+	user := s.C.View().State.Policy.FindUser(caller.User)
 	return user != nil && user.AdminLevel == level
 }
 
 // administratorCaller is caller for what changes the cluster itself; others are
 // refused.
 func (s *authority) administratorCaller(ctx context.Context) (event.Actor, error) {
-	who, actor, err := s.knownCaller(ctx)
+	caller, actor, err := s.knownCaller(ctx)
 	if err != nil {
 		return actor, err
 	}
-	if !s.isAdministrator(who) {
+	if !s.isAdministrator(caller) {
 		return actor, spec.Refuse(spec.CodeAccessDenied, "only administrators may do this")
 	}
 	return actor, nil
@@ -91,8 +91,8 @@ func (s *authority) administratorCaller(ctx context.Context) (event.Actor, error
 // Whoever may do that could raise himself, so it is for administrators, and it
 // is judged by the events, which are the same whichever command made them:
 // modify, delete, load from a file, or the removal of a last account.
-func (s *authority) refuseLevels(who Caller, st *state.State, events []event.Event) error {
-	if s.isAdministrator(who) {
+func (s *authority) refuseLevels(caller Caller, cluster *state.State, events []event.Event) error {
+	if s.isAdministrator(caller) {
 		return nil
 	}
 	for _, e := range events {
@@ -106,7 +106,7 @@ func (s *authority) refuseLevels(who Caller, st *state.State, events []event.Eve
 			continue
 		}
 		before := ""
-		if user := st.Policy.FindUser(name); user != nil {
+		if user := cluster.Policy.FindUser(name); user != nil {
 			before = user.AdminLevel
 		}
 		if before != level {

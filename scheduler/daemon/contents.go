@@ -56,8 +56,8 @@ type sent struct {
 
 // slotOf is where a content of a user is remembered. The hash is uniformly
 // distributed, so that a few bytes of it are enough.
-func (s *senders) slotOf(uid uint32, h spec.Hash) *atomic.Pointer[sent] {
-	return &s[(binary.LittleEndian.Uint32(h[:])^uid)%maxSenders]
+func (s *senders) slotOf(uid uint32, hash spec.Hash) *atomic.Pointer[sent] {
+	return &s[(binary.LittleEndian.Uint32(hash[:])^uid)%maxSenders]
 }
 
 func (s *senders) noteSender(uid uint32, hash spec.Hash) {
@@ -67,7 +67,7 @@ func (s *senders) noteSender(uid uint32, hash spec.Hash) {
 	}
 }
 
-func (s *senders) knowsSender(uid uint32, h spec.Hash) bool {
-	known := s.slotOf(uid, h).Load()
-	return known != nil && *known == sent{uid, h}
+func (s *senders) knowsSender(uid uint32, hash spec.Hash) bool {
+	known := s.slotOf(uid, hash).Load()
+	return known != nil && *known == sent{uid, hash}
 }

@@ -165,9 +165,9 @@ type Create struct {
 
 // foundCluster creates a new cluster or adopts a changed configuration.
 func (c *Controller) foundCluster(ctx context.Context, create Create) error {
-	st := c.View().State
+	cluster := c.View().State
 	system := event.Actor{Kind: event.ActorSystem}
-	if st.Seq == 0 {
+	if cluster.Seq == 0 {
 		evs := append(
 			[]event.Event{
 				&event.ClusterCreated{
@@ -180,12 +180,12 @@ func (c *Controller) foundCluster(ctx context.Context, create Create) error {
 		if rep := c.writer.commitCommand(ctx, &request{cmd: scheduler.Policy{Events: evs}, actor: system}); rep.err != nil {
 			return fmt.Errorf("create the cluster: %w", rep.err)
 		}
-		st = c.View().State
+		cluster = c.View().State
 	}
-	if st.ClusterName != create.Config.ClusterName {
+	if cluster.ClusterName != create.Config.ClusterName {
 		return fmt.Errorf(
 			"the ledger belongs to cluster %q, the configuration says ClusterName=%s: use the right state folder or name",
-			st.ClusterName,
+			cluster.ClusterName,
 			create.Config.ClusterName,
 		)
 	}
@@ -203,17 +203,17 @@ func (c *Controller) foundCluster(ctx context.Context, create Create) error {
 	if rep.err != nil {
 		return fmt.Errorf("begin to lead: %w", rep.err)
 	}
-	st = c.View().State
-	cfg, err := c.writableConfig(create.Config.KeepChanged(st.Config))
+	cluster = c.View().State
+	config, err := c.writableConfig(create.Config.KeepChanged(cluster.Config))
 	if err != nil {
 		return err
 	}
-	if sameConfig(st.Config, cfg.KeepDynamic(st.Config)) {
+	if sameConfig(cluster.Config, config.KeepDynamic(cluster.Config)) {
 		return nil
 	}
 	rep = c.writer.commitCommand(
 		ctx,
-		&request{cmd: scheduler.Configure{Config: cfg}, actor: system},
+		&request{cmd: scheduler.Configure{Config: config}, actor: system},
 	)
 	return rep.err
 }
@@ -248,17 +248,17 @@ func (c *Controller) publishView(f func(v *view.View)) {
 }
 
 // publishCommitted publishes a durable batch and carries its effects out.
-func (c *Controller) publishCommitted(f *flight) {
-	took := max(c.deps.Clock.Now().Sub(f.appended), 0) // the clock may have been set back
+func (c *Controller) publishCommitted(batch *flight) {
+	took := max(c.deps.Clock.Now().Sub(batch.appended), 0) // the clock may have been set back
 	c.figures.batches.Add(1)
-	c.figures.events.Add(uint64(len(f.events)))
+	c.figures.events.Add(uint64(len(batch.events)))
 	c.figures.appendLast.Store(int64(took))
 	if int64(took) > c.figures.appendMax.Load() {
 		c.figures.appendMax.Store(int64(took))
 	}
-	c.publishView(func(v *view.View) {
-		v.State, v.Durable = f.state, f.state.Seq
-		v.Writer = view.WriterStats{
+	c.publishView(func(snapshot *view.View) {
+		snapshot.State, snapshot.Durable = batch.state, batch.state.Seq
+		snapshot.Writer = view.WriterStats{
 			Commands:          c.figures.commands.Load(),
 			Batches:           c.figures.batches.Load(),
 			Events:            c.figures.events.Load(),
@@ -271,12 +271,12 @@ func (c *Controller) publishCommitted(f *flight) {
 			InvariantFailures: c.figures.invariantFailures.Load(),
 		}
 	})
-	c.hub.sendEffects(f)
+	c.hub.sendEffects(batch)
 	if c.deps.Committed != nil {
-		c.deps.Committed(f.state, f.events)
+		c.deps.Committed(batch.state, batch.events)
 	}
-	c.deps.Verbosity.noteEvents(f.state, f.events)
-	c.wantPass(f.events)
+	c.deps.Verbosity.noteEvents(batch.state, batch.events)
+	c.wantPass(batch.events)
 }
 
 // SetAccounted notes how far accounting has confirmed the ledger.
@@ -302,8 +302,8 @@ func (c *Controller) HeadSeq() uint64 { return c.View().State.Seq }
 
 // Epochs are those of the ledger, with its newest durable event.
 func (c *Controller) Epochs() (epochs []state.Epoch, head uint64) {
-	st := c.View().State
-	return st.Epochs, st.Seq
+	cluster := c.View().State
+	return cluster.Epochs, cluster.Seq
 }
 
 // Stopping is closed when the shutdown begins.

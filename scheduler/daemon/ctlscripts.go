@@ -36,9 +36,9 @@ type ctlScripts struct {
 	wg      sync.WaitGroup         // of prologs
 }
 
-func newCtlScripts(c *Controller) *ctlScripts {
+func newCtlScripts(controller *Controller) *ctlScripts {
 	return &ctlScripts{
-		c:       c,
+		c:       controller,
 		slots:   make(chan struct{}, mostScripts),
 		prologs: map[scheduler.Run]context.CancelFunc{},
 		epilogs: map[scheduler.Run]bool{},
@@ -46,11 +46,11 @@ func newCtlScripts(c *Controller) *ctlScripts {
 }
 
 // wantedPrograms gives the site's programs, nil if there are none.
-func (p *ctlScripts) wantedPrograms(st *state.State) *spec.CtlScripts {
+func (p *ctlScripts) wantedPrograms(cluster *state.State) *spec.CtlScripts {
 	if p.c.deps.Scripts == nil {
 		return nil
 	}
-	return st.Config.Ctl
+	return cluster.Config.Ctl
 }
 
 // run serves until the context ends: first what an earlier controller left.
@@ -59,15 +59,15 @@ func (p *ctlScripts) run(ctx context.Context) error {
 	p.ctx = ctx
 	p.mu.Unlock()
 	p.c.hub.turn.Lock() // no effect comes between the view and its jobs
-	st := p.c.View().State
-	if p.wantedPrograms(st) != nil {
-		st.Active.Range(func(uid uint64, _ struct{}) bool {
-			p.noteStarted(st, spec.JobUID(uid))
+	cluster := p.c.View().State
+	if p.wantedPrograms(cluster) != nil {
+		cluster.Active.Range(func(uid uint64, _ struct{}) bool {
+			p.noteStarted(cluster, spec.JobUID(uid))
 			return true
 		})
-		st.Jobs.Range(func(_ uint64, job *state.Job) bool {
+		cluster.Jobs.Range(func(_ uint64, job *state.Job) bool {
 			for i := range job.Epilogs {
-				p.startEpilog(st, job, &job.Epilogs[i])
+				p.startEpilog(cluster, job, &job.Epilogs[i])
 			}
 			return true
 		})
@@ -79,9 +79,9 @@ func (p *ctlScripts) run(ctx context.Context) error {
 }
 
 // noteStarted begins the prolog of a job that has got its nodes.
-func (p *ctlScripts) noteStarted(st *state.State, uid spec.JobUID) {
-	ctl, job := p.wantedPrograms(st), st.Job(uid)
-	if ctl == nil || job == nil || job.Alloc == nil || !job.GoesOn() {
+func (p *ctlScripts) noteStarted(cluster *state.State, uid spec.JobUID) {
+	scripts, job := p.wantedPrograms(cluster), cluster.Job(uid)
+	if scripts == nil || job == nil || job.Alloc == nil || !job.GoesOn() {
 		return
 	}
 	p.mu.Lock()
@@ -90,15 +90,15 @@ func (p *ctlScripts) noteStarted(st *state.State, uid spec.JobUID) {
 	if !job.Prepares || p.prologs[run] != nil || p.ctx == nil || p.ctx.Err() != nil {
 		return // run takes it up, or the next controller
 	}
-	env := jobEnv(st, job)
+	env := jobEnv(cluster, job)
 	ctx, stop := context.WithCancel(p.ctx)
 	p.prologs[run] = stop
-	p.wg.Go(func() { p.runProlog(ctx, ctl, run, env) })
+	p.wg.Go(func() { p.runProlog(ctx, scripts, run, env) })
 }
 
 func (p *ctlScripts) runProlog(
 	ctx context.Context,
-	ctl *spec.CtlScripts,
+	scripts *spec.CtlScripts,
 	run scheduler.Run,
 	env []string,
 ) {
@@ -110,7 +110,12 @@ func (p *ctlScripts) runProlog(
 		return
 	}
 	over := scheduler.PrologOver{Run: run}
-	if err := p.c.deps.Scripts.Run(ctx, ctl.Prolog, ctl.PrologTimeout, append(env[:len(env):len(env)], "SLURM_SCRIPT_CONTEXT=prolog_slurmctld")); err != nil {
+	if err := p.c.deps.Scripts.Run(
+		ctx,
+		scripts.Prolog,
+		scripts.PrologTimeout,
+		append(env[:len(env):len(env)], "SLURM_SCRIPT_CONTEXT=prolog_slurmctld"),
+	); err != nil {
 		over.Failed = "PrologSlurmctld: " + err.Error()
 	}
 	if ctx.Err() != nil {
@@ -149,23 +154,23 @@ func (p *ctlScripts) stopProlog(run scheduler.Run) {
 }
 
 // noteEnded runs the epilog of a job whose attempt is over, if one is due.
-func (p *ctlScripts) noteEnded(st *state.State, run scheduler.Run) {
+func (p *ctlScripts) noteEnded(cluster *state.State, run scheduler.Run) {
 	p.stopProlog(run)
-	job := st.Job(run.UID)
+	job := cluster.Job(run.UID)
 	if job == nil {
 		return
 	}
 	for i := range job.Epilogs {
 		if job.Epilogs[i].Attempt == run.Attempt {
-			p.startEpilog(st, job, &job.Epilogs[i])
+			p.startEpilog(cluster, job, &job.Epilogs[i])
 		}
 	}
 }
 
 // startEpilog runs an epilog that is due, unless it is under way.
-func (p *ctlScripts) startEpilog(st *state.State, job *state.Job, due *state.Epilog) {
-	ctl, run := p.wantedPrograms(st), scheduler.Run{UID: job.UID, Attempt: due.Attempt}
-	if ctl == nil || ctl.Epilog == "" {
+func (p *ctlScripts) startEpilog(cluster *state.State, job *state.Job, due *state.Epilog) {
+	scripts, run := p.wantedPrograms(cluster), scheduler.Run{UID: job.UID, Attempt: due.Attempt}
+	if scripts == nil || scripts.Epilog == "" {
 		return
 	}
 	p.mu.Lock()
@@ -174,15 +179,15 @@ func (p *ctlScripts) startEpilog(st *state.State, job *state.Job, due *state.Epi
 		return // run takes it up, or the next controller
 	}
 	p.epilogs[run] = true
-	env := epilogEnv(st, job, due)
-	go p.runEpilog(p.ctx, ctl, run, env)
+	env := epilogEnv(cluster, job, due)
+	go p.runEpilog(p.ctx, scripts, run, env)
 }
 
 // runEpilog runs the program, which outlives the controller, and records that
 // it ran.
 func (p *ctlScripts) runEpilog(
 	ctx context.Context,
-	ctl *spec.CtlScripts,
+	scripts *spec.CtlScripts,
 	run scheduler.Run,
 	env []string,
 ) {
@@ -196,7 +201,9 @@ func (p *ctlScripts) runEpilog(
 	case <-ctx.Done():
 		return // the next controller runs it
 	}
-	err := p.c.deps.Scripts.Run(context.WithoutCancel(ctx), ctl.Epilog, ctl.EpilogTimeout, env)
+	err := p.c.deps.Scripts.Run(
+		context.WithoutCancel(ctx), scripts.Epilog, scripts.EpilogTimeout, env,
+	)
 	<-p.slots
 	if err != nil {
 		p.c.deps.Logger.Error("EpilogSlurmctld", aboutRun(p.c.View().State, run), "error", err)
@@ -224,7 +231,7 @@ func (p *ctlScripts) runEpilog(
 
 // epilogEnv is what an epilog knows of an attempt: the job may be waiting, or
 // running again.
-func epilogEnv(st *state.State, job *state.Job, due *state.Epilog) []string {
+func epilogEnv(cluster *state.State, job *state.Job, due *state.Epilog) []string {
 	was := *job
 	was.State = spec.Running
 	was.Attempt = due.Attempt
@@ -237,18 +244,21 @@ func epilogEnv(st *state.State, job *state.Job, due *state.Epilog) []string {
 	if due.Until != spec.FarFuture {
 		was.Limit = due.Until.Sub(due.Started)
 	}
-	return append(jobEnv(st, &was), "SLURM_SCRIPT_CONTEXT=epilog_slurmctld", "SLURM_JOB_EXIT_CODE="+
-		waitStatus(due.Exit), "SLURM_JOB_DERIVED_EC="+waitStatus(due.Derived),
+	return append(jobEnv(cluster, &was), "SLURM_SCRIPT_CONTEXT=epilog_slurmctld",
+		"SLURM_JOB_EXIT_CODE="+
+			waitStatus(due.Exit), "SLURM_JOB_DERIVED_EC="+waitStatus(due.Derived),
 		"SLURM_JOB_EXIT_CODE2="+strconv.Itoa(int(due.Exit.Code))+":"+
 			strconv.Itoa(int(due.Exit.Signal)))
 }
 
 // waitStatus is an exit as wait() gives it.
-func waitStatus(e spec.ExitStatus) string { return strconv.Itoa(int(e.Code)<<8 | int(e.Signal)) }
+func waitStatus(status spec.ExitStatus) string {
+	return strconv.Itoa(int(status.Code)<<8 | int(status.Signal))
+}
 
 // jobEnv is what PrologSlurmctld and EpilogSlurmctld know of a job. There is no
 // PATH in it, as there is none in Slurm's.
-func jobEnv(st *state.State, job *state.Job) []string {
+func jobEnv(cluster *state.State, job *state.Job) []string {
 	jobSpec := job.Spec
 	names, cpus := make([]string, len(job.Alloc.Nodes)), make([]int64, len(job.Alloc.Nodes))
 	for i := range job.Alloc.Nodes {
@@ -268,7 +278,7 @@ func jobEnv(st *state.State, job *state.Job) []string {
 	vars := [][2]string{
 		{
 			"SLURM_CLUSTER_NAME",
-			st.ClusterName,
+			cluster.ClusterName,
 		}, {"SLURM_JOB_ID", num(uint64(job.ID))}, {"SLURM_JOBID", num(uint64(job.ID))}, {"SLURM_JOB_NAME", jobSpec.Name},
 		{
 			"SLURM_JOB_USER",
@@ -292,12 +302,12 @@ func jobEnv(st *state.State, job *state.Job) []string {
 		}, {"SLURM_JOB_COMMENT", jobSpec.Comment}, {"SLURM_JOB_CONSTRAINTS", jobSpec.Place.Constraint},
 		{"SLURM_WCKEY", jobSpec.WCKey}, {"SLURM_JOB_RESTART_COUNT", num(uint64(job.Restarts))},
 	}
-	if a := st.ArrayOf(job); a != nil {
+	if array := cluster.ArrayOf(job); array != nil {
 		vars = append(
 			vars,
-			[2]string{"SLURM_ARRAY_JOB_ID", num(uint64(a.ID))},
+			[2]string{"SLURM_ARRAY_JOB_ID", num(uint64(array.ID))},
 			[2]string{"SLURM_ARRAY_TASK_ID", strconv.FormatInt(job.Task, 10)},
-			[2]string{"SLURM_ARRAY_TASK_COUNT", strconv.FormatInt(a.Total, 10)},
+			[2]string{"SLURM_ARRAY_TASK_COUNT", strconv.FormatInt(array.Total, 10)},
 		)
 	}
 	var out []string

@@ -101,7 +101,9 @@ type TokenAsk struct {
 // Access issues what lets agents and jobs in.
 type Access interface {
 	// Sign makes the credential with which an agent may start a run.
-	Sign(c credentials.Claims) ([]byte, error)
+	Sign(claims credentials.Claims) ([]byte, error)
+	// VerifyOld reads a credential that this cluster signed, however long ago it expired.
+	VerifyOld(raw []byte) (credentials.Claims, error)
 	// Keys are the public keys that verify credentials, encoded.
 	Keys() [][]byte
 	// NewToken makes a single-use enrolment token for a node, or for a login
@@ -110,7 +112,7 @@ type Access interface {
 	// UserToken makes a token with which a program acts as a user over REST, for
 	// as long as the machine is let in that vouches for the caller. A scope confines
 	// it to a part of the API.
-	UserToken(ctx context.Context, ask TokenAsk) (UserToken, error)
+	UserToken(ctx context.Context, query TokenAsk) (UserToken, error)
 	// LoginToken makes a token for who has logged in at the site's identity provider.
 	// The site's settings about tokens that users ask for do not count.
 	LoginToken(user string, uid, gid uint32, from, until spec.Instant) (UserToken, error)

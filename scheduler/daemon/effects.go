@@ -25,26 +25,26 @@ import (
 // sendEffects sends the agents what a durable batch asks of them. Every order is
 // idempotent, and all can be derived again from the state when an agent
 // connects (reconcile): an order that is lost is only late.
-func (h *hub) sendEffects(f *flight) {
+func (h *hub) sendEffects(batch *flight) {
 	h.turn.Lock()
 	defer h.turn.Unlock()
-	for i := range f.events {
-		switch e := f.events[i].Event.(type) {
+	for i := range batch.events {
+		switch e := batch.events[i].Event.(type) {
 		case *event.JobStarted:
-			h.orderLaunch(f.state, e.UID, "")
-			h.c.ctl.noteStarted(f.state, e.UID)
+			h.orderLaunch(batch.state, e.UID, "")
+			h.c.ctl.noteStarted(batch.state, e.UID)
 		case *event.JobPrepared:
-			h.orderLaunch(f.state, e.UID, "")
-			if f.state.Job(e.UID).State == spec.Suspended {
-				h.orderSignal(f.state.Job(e.UID), "")
+			h.orderLaunch(batch.state, e.UID, "")
+			if batch.state.Job(e.UID).State == spec.Suspended {
+				h.orderSignal(batch.state.Job(e.UID), "")
 			}
 		case *event.JobReady:
-			h.startReady(f.state, f.state.Job(e.UID))
+			h.startReady(batch.state, batch.state.Job(e.UID))
 		case *event.NodePowered:
-			h.runPowerStep(f.state, e)
+			h.runPowerStep(batch.state, e)
 		case *event.NodeReboot:
 			if e.Phase == event.RebootIssued {
-				h.orderReboot(f.state.Node(e.Node))
+				h.orderReboot(batch.state.Node(e.Node))
 			}
 		case *event.NodeAdded:
 			if conn := h.connOf(e.Node.Name); conn != nil { // of a node that was deleted
@@ -52,7 +52,7 @@ func (h *hub) sendEffects(f *flight) {
 			}
 		case *event.JobNodeDone:
 			if e.Unfenced {
-				h.stopGivenUp(f.state, e.Node)
+				h.stopGivenUp(batch.state, e.Node)
 			}
 		case *event.NodeReturned:
 			// Only a registration says which runs live there, also those that an
@@ -62,26 +62,26 @@ func (h *hub) sendEffects(f *flight) {
 			}
 		case *event.JobEndRequested:
 			h.c.ctl.stopProlog(scheduler.Run{UID: e.UID, Attempt: e.Attempt})
-			h.orderTermination(f.state, f.state.Job(e.UID), "")
+			h.orderTermination(batch.state, batch.state.Job(e.UID), "")
 		case *event.JobShrunk:
 			for _, name := range e.Nodes {
-				h.orderTermination(f.state, f.state.Job(e.UID), name)
+				h.orderTermination(batch.state, batch.state.Job(e.UID), name)
 			}
 		case *event.JobRequeued:
-			h.c.ctl.noteEnded(f.state, scheduler.Run{UID: e.UID, Attempt: e.Attempt})
+			h.c.ctl.noteEnded(batch.state, scheduler.Run{UID: e.UID, Attempt: e.Attempt})
 			h.prologs.forgetJob(e.UID)
 		case *event.JobEnded:
-			h.c.ctl.noteEnded(f.state, scheduler.Run{UID: e.UID, Attempt: e.Attempt})
+			h.c.ctl.noteEnded(batch.state, scheduler.Run{UID: e.UID, Attempt: e.Attempt})
 			h.prologs.forgetJob(e.UID)
-			if j := f.state.Job(e.UID); j != nil && j.HoldsNodes() {
-				h.orderTermination(f.state, j, "")
+			if job := batch.state.Job(e.UID); job != nil && job.HoldsNodes() {
+				h.orderTermination(batch.state, job, "")
 			}
 		case *event.JobSignalled:
-			h.orderSignal(f.state.Job(e.UID), "")
+			h.orderSignal(batch.state.Job(e.UID), "")
 		case *event.JobSuspended:
-			h.orderSignal(f.state.Job(e.UID), "")
+			h.orderSignal(batch.state.Job(e.UID), "")
 		case *event.JobResumed:
-			h.orderSignal(f.state.Job(e.UID), "")
+			h.orderSignal(batch.state.Job(e.UID), "")
 		case *event.JobSubmitted:
 			if e.Spec.Attended {
 				h.c.present.expectClient(jobKey(e.UID))
@@ -90,22 +90,22 @@ func (h *hub) sendEffects(f *flight) {
 			if e.Ticket != "" {
 				h.c.present.expectClient(attended{e.UID, e.Attempt, e.Step})
 			}
-			j, step := stepOf(f.state, e.UID, e.Step)
-			h.launchStep(f.state, j, step, "")
+			job, step := stepOf(batch.state, e.UID, e.Step)
+			h.launchStep(batch.state, job, step, "")
 		case *event.StepEndRequested:
-			j, step := stepOf(f.state, e.UID, e.Step)
-			h.endStep(f.state, j, step, "")
+			job, step := stepOf(batch.state, e.UID, e.Step)
+			h.endStep(batch.state, job, step, "")
 		case *event.StepSignalled:
-			j, step := stepOf(f.state, e.UID, e.Step)
-			h.signalStep(j, step, "")
+			job, step := stepOf(batch.state, e.UID, e.Step)
+			h.signalStep(job, step, "")
 		}
 	}
 }
 
 // reconcileNode sends an agent everything its node should be running, and the end
 // of what should be ending. The agent's shepherd starts nothing twice.
-func (h *hub) reconcileNode(v *view.View, node string) []*apiv1.RunKey {
-	n := v.State.Node(node)
+func (h *hub) reconcileNode(snapshot *view.View, node string) []*apiv1.RunKey {
+	n := snapshot.State.Node(node)
 	if n == nil {
 		return nil
 	}
@@ -114,43 +114,43 @@ func (h *hub) reconcileNode(v *view.View, node string) []*apiv1.RunKey {
 	}
 	var desired []*apiv1.RunKey
 	for _, uid := range n.Jobs {
-		job := v.State.Job(uid)
+		job := snapshot.State.Job(uid)
 		if job == nil || job.Alloc == nil || job.Spec.Runner() != spec.ByAgents {
 			continue
 		}
 		desired = append(desired, runKey(job))
 		if job.GoesOn() && !slices.Contains(job.Leaving, node) {
-			h.orderLaunch(v.State, uid, node)
+			h.orderLaunch(snapshot.State, uid, node)
 			if job.Paused > 0 || job.State == spec.Suspended { // it stands still there, or goes on
 				h.orderSignal(job, node)
 			}
 		} else {
-			h.orderTermination(v.State, job, node)
+			h.orderTermination(snapshot.State, job, node)
 		}
-		desired = append(desired, h.reconcileSteps(v.State, job, node)...)
+		desired = append(desired, h.reconcileSteps(snapshot.State, job, node)...)
 	}
 	return desired
 }
 
-func runKey(j *state.Job) *apiv1.RunKey {
+func runKey(job *state.Job) *apiv1.RunKey {
 	return &apiv1.RunKey{
-		JobUid:  uint64(j.UID),
-		Attempt: j.Attempt,
+		JobUid:  uint64(job.UID),
+		Attempt: job.Attempt,
 		Step:    int32(spec.StepBatch),
-		Epoch:   j.Epoch,
+		Epoch:   job.Epoch,
 	}
 }
 
 // orderLaunch orders a job's start on its nodes, or on one of them.
-func (h *hub) orderLaunch(st *state.State, uid spec.JobUID, only string) {
-	job := st.Job(uid)
+func (h *hub) orderLaunch(cluster *state.State, uid spec.JobUID, only string) {
+	job := cluster.Job(uid)
 	if job == nil || job.Spec.Runner() != spec.ByAgents {
 		return
 	}
-	if !job.GoesOn() || job.Prepares || waitsForBoot(st, job) {
+	if !job.GoesOn() || job.Prepares || waitsForBoot(cluster, job) {
 		return
 	}
-	defers := defersBatch(st, job)
+	defers := defersBatch(cluster, job)
 	// Agents of older releases refuse a credential that names an epoch.
 	var orders [2]*apiv1.Launch
 	for i := range job.Alloc.Nodes {
@@ -169,7 +169,7 @@ func (h *hub) orderLaunch(st *state.State, uid spec.JobUID, only string) {
 		}
 		if orders[form] == nil {
 			var err error
-			orders[form], err = h.launchOrder(st, job, conn.epochs)
+			orders[form], err = h.launchOrder(cluster, job, conn.epochs)
 			if err != nil {
 				h.launchImpossible(job, alloc.Name, err)
 				return
@@ -183,7 +183,7 @@ func (h *hub) orderLaunch(st *state.State, uid spec.JobUID, only string) {
 			NodeIndex:  uint32(i),
 			Batch:      i == 0 && !job.Spec.Shell,
 			Here: wire.NodeAlloc(
-				partOf(st, job, i),
+				partOf(cluster, job, i),
 			),
 			CpusPerNode:  order.CpusPerNode,
 			TasksPerNode: order.TasksPerNode,
@@ -192,13 +192,15 @@ func (h *hub) orderLaunch(st *state.State, uid spec.JobUID, only string) {
 			TellPrepared: defers,
 		}
 		launch.Defer = launch.Batch && defers && !h.isPrepared(job)
+		launch.Adopted = job.Adopted
 		if launch.Batch {
 			launch.Script = order.Script
 			launch.Environment = order.Environment
 			launch.Components = order.Components
+			launch.Record = order.Record
 		}
 		var err error
-		launch.Lease, err = h.leaseFor(conn, st, job)
+		launch.Lease, err = h.leaseFor(conn, cluster, job)
 		if err != nil {
 			h.launchImpossible(job, alloc.Name, err)
 			return
@@ -209,9 +211,9 @@ func (h *hub) orderLaunch(st *state.State, uid spec.JobUID, only string) {
 
 // partOf is what a job has of one of its nodes, less what --core-spec or
 // --thread-spec leaves to the system there.
-func partOf(st *state.State, job *state.Job, i int) *spec.NodeAlloc {
+func partOf(cluster *state.State, job *state.Job, i int) *spec.NodeAlloc {
 	alloc := &job.Alloc.Nodes[i]
-	node := st.NodeByID(alloc.ID)
+	node := cluster.NodeByID(alloc.ID)
 	if node == nil || job.Spec.Size.CoreSpec+job.Spec.Size.ThreadSpec == 0 {
 		return alloc
 	}
@@ -224,16 +226,18 @@ func partOf(st *state.State, job *state.Job, i int) *spec.NodeAlloc {
 // number, but for lists that are folded: each node learns its own part only,
 // so that a job of a thousand nodes does not send a thousand parts to each.
 // epochs tells whether the agent knows run keys with epochs.
-func (h *hub) launchOrder(st *state.State, job *state.Job, epochs bool) (*apiv1.Launch, error) {
+func (h *hub) launchOrder(
+	cluster *state.State, job *state.Job, epochs bool,
+) (*apiv1.Launch, error) {
 	jobSpec := job.Spec
-	out := h.jobOrder(st, job)
-	out.Components = hetComponents(st, job)
+	launch := h.jobOrder(cluster, job)
+	launch.Components = hetComponents(cluster, job)
 	var err error
 	for _, b := range [...]struct {
 		hash spec.Hash
 		to   *[]byte
-	}{{jobSpec.Script, &out.Script}, {jobSpec.Env, &out.Environment}} {
-		if b.hash.IsZero() {
+	}{{jobSpec.Script, &launch.Script}, {jobSpec.Env, &launch.Environment}} {
+		if b.hash.IsZero() || job.Adopted { // which runs, and whose script may be lost
 			continue
 		}
 		*b.to, err = h.c.deps.Blobs.Get(b.hash)
@@ -243,7 +247,7 @@ func (h *hub) launchOrder(st *state.State, job *state.Job, epochs bool) (*apiv1.
 	}
 	now := h.c.deps.Clock.Now()
 	claims := credentials.Claims{
-		Cluster: st.UUID,
+		Cluster: cluster.UUID,
 		Job:     job.UID,
 		Attempt: job.Attempt,
 		Step:    spec.StepBatch,
@@ -258,10 +262,13 @@ func (h *hub) launchOrder(st *state.State, job *state.Job, epochs bool) (*apiv1.
 	if epochs && job.Epoch != 0 {
 		hash := launchHash(job)
 		claims.Epoch, claims.Run = job.Epoch, hash
-		out.Launch, out.Seq = hash[:], job.StartSeq
+		launch.Launch, launch.Seq = hash[:], job.StartSeq
+		if launch.Record, err = h.recordOf(cluster, job); err != nil {
+			return nil, err
+		}
 	}
-	out.Credential, err = h.c.deps.Access.Sign(claims)
-	return out, err
+	launch.Credential, err = h.c.deps.Access.Sign(claims)
+	return launch, err
 }
 
 // launchHash identifies what an attempt starts, for whom and where: it never
@@ -287,57 +294,58 @@ func launchHash(job *state.Job) spec.Hash {
 }
 
 // jobOrder describes a job to the agents of its nodes.
-func (h *hub) jobOrder(st *state.State, job *state.Job) *apiv1.Launch {
-	out := &apiv1.Launch{
-		Job:    wire.NewShower(&view.View{State: st}, h.c.deps.Clock.Now(), true).Job(job),
+func (h *hub) jobOrder(cluster *state.State, job *state.Job) *apiv1.Launch {
+	launch := &apiv1.Launch{
+		Job:    wire.NewShower(&view.View{State: cluster}, h.c.deps.Clock.Now(), true).Job(job),
 		Groups: job.Spec.Groups,
 	}
-	out.Job.Allocation = nil
-	out.Job.Steps = nil
-	out.Job.Spec.Qos = job.QOS()
+	launch.Job.Allocation = nil
+	launch.Job.Steps = nil
+	launch.Job.Spec.Qos = job.QOS()
 	cpus, tasks := make([]int64, len(job.Alloc.Nodes)), make([]int64, len(job.Alloc.Nodes))
 	for i := range job.Alloc.Nodes {
-		a := partOf(st, job, i)
-		cpus[i], tasks[i] = int64(a.CPUs.Count()), int64(max(a.Tasks, 1))
+		allocation := partOf(cluster, job, i)
+		cpus[i], tasks[i] = int64(allocation.CPUs.Count()), int64(max(allocation.Tasks, 1))
 	}
-	out.CpusPerNode, out.TasksPerNode = format.PerNode(cpus), format.PerNode(tasks)
-	return out
+	launch.CpusPerNode, launch.TasksPerNode = format.PerNode(cpus), format.PerNode(tasks)
+	return launch
 }
 
 // hetComponents is what the leader of a heterogeneous job learns about all components.
-func hetComponents(st *state.State, job *state.Job) []*apiv1.HetComponent {
+func hetComponents(cluster *state.State, job *state.Job) []*apiv1.HetComponent {
 	if !job.Het.Leads() {
 		return nil
 	}
-	var out []*apiv1.HetComponent
-	for _, c := range st.Components(job) {
-		if c.Alloc == nil {
+	var components []*apiv1.HetComponent
+	for _, component := range cluster.Components(job) {
+		if component.Alloc == nil {
 			continue
 		}
-		cpus, tasks := make([]int64, len(c.Alloc.Nodes)), make([]int64, len(c.Alloc.Nodes))
-		for i := range c.Alloc.Nodes {
-			a := partOf(st, c, i)
-			cpus[i], tasks[i] = int64(a.CPUs.Count()), int64(max(a.Tasks, 1))
+		cpus, tasks := make([]int64, len(component.Alloc.Nodes)),
+			make([]int64, len(component.Alloc.Nodes))
+		for i := range component.Alloc.Nodes {
+			allocation := partOf(cluster, component, i)
+			cpus[i], tasks[i] = int64(allocation.CPUs.Count()), int64(max(allocation.Tasks, 1))
 		}
-		out = append(
-			out,
+		components = append(
+			components,
 			&apiv1.HetComponent{
-				JobId:     uint32(c.ID),
-				Partition: c.Alloc.Partition,
-				Nodes:     hostlist.Fold(c.Alloc.NodeNames()),
+				JobId:     uint32(component.ID),
+				Partition: component.Alloc.Partition,
+				Nodes:     hostlist.Fold(component.Alloc.NodeNames()),
 				NumNodes: uint32(
 					len(cpus),
 				),
-				Tasks:        c.Alloc.Tasks,
+				Tasks:        component.Alloc.Tasks,
 				CpusPerNode:  format.PerNode(cpus),
 				TasksPerNode: format.PerNode(tasks),
-				Mem:          c.Alloc.Nodes[0].Mem,
-				CpusPerTask:  c.Spec.Size.CPUsPerTask,
-				MemPerCpu:    c.Spec.Size.MemPerCPU,
+				Mem:          component.Alloc.Nodes[0].Mem,
+				CpusPerTask:  component.Spec.Size.CPUsPerTask,
+				MemPerCpu:    component.Spec.Size.MemPerCPU,
 			},
 		)
 	}
-	return out
+	return components
 }
 
 // launchImpossible ends an attempt whose content is gone, or whose node has an agent
@@ -358,11 +366,11 @@ func (h *hub) launchImpossible(job *state.Job, node string, cause error) {
 }
 
 // orderTermination orders an attempt's end on the nodes it still holds.
-func (h *hub) orderTermination(st *state.State, job *state.Job, only string) {
+func (h *hub) orderTermination(cluster *state.State, job *state.Job, only string) {
 	if job == nil || job.Alloc == nil || job.Spec.Runner() != spec.ByAgents {
 		return
 	}
-	terminate := &apiv1.Terminate{Grace: int64(killWait(st.Config))}
+	terminate := &apiv1.Terminate{Grace: int64(killWait(cluster.Config))}
 	if job.Ending != nil {
 		terminate.Cause, terminate.Note = uint32(job.Ending.Cause), endNote(job)
 		if job.Ending.Grace > 0 {
@@ -382,15 +390,15 @@ func (h *hub) orderTermination(st *state.State, job *state.Job, only string) {
 	}
 }
 
-func killWait(cfg *spec.Config) spec.Span {
-	if cfg.Timing.KillWait > 0 {
-		return cfg.Timing.KillWait
+func killWait(config *spec.Config) spec.Span {
+	if config.Timing.KillWait > 0 {
+		return config.Timing.KillWait
 	}
 	return 30 * spec.Second
 }
 
 // endNote is the tail of the line that a job finds in its error output.
-func endNote(j *state.Job) string { return causeNote(j.Ending.Cause) }
+func endNote(job *state.Job) string { return causeNote(job.Ending.Cause) }
 
 func causeNote(cause event.EndCause) string {
 	switch cause {

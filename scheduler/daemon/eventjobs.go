@@ -47,7 +47,7 @@ func (j eventJob) displayName() string {
 	return strconv.FormatUint(uint64(j.id), 10)
 }
 
-func eventJobOf(st *state.State, job *state.Job) eventJob {
+func eventJobOf(cluster *state.State, job *state.Job) eventJob {
 	out := eventJob{
 		id:      job.ID,
 		task:    job.Task,
@@ -55,8 +55,8 @@ func eventJobOf(st *state.State, job *state.Job) eventJob {
 		user:    job.Spec.User,
 		account: job.Spec.Account,
 	}
-	if a := st.ArrayOf(job); a != nil {
-		out.array = a.ID
+	if array := cluster.ArrayOf(job); array != nil {
+		out.array = array.ID
 	}
 	return out
 }
@@ -93,20 +93,26 @@ func (d *eventJobs) usersOf(reservation string) []string {
 func (d *eventJobs) noteEvent(e event.Event) {
 	switch e := e.(type) {
 	case *event.JobSubmitted:
-		j := eventJob{id: e.ID, task: spec.NoTask, owner: e.Spec.UID, user: e.Spec.User, account: e.Spec.Account}
-		if e.Spec.Queue.Array != nil {
-			j.array = e.ID
+		job := eventJob{
+			id:      e.ID,
+			task:    spec.NoTask,
+			owner:   e.Spec.UID,
+			user:    e.Spec.User,
+			account: e.Spec.Account,
 		}
-		d.jobs[e.UID] = j
+		if e.Spec.Queue.Array != nil {
+			job.array = e.ID
+		}
+		d.jobs[e.UID] = job
 	case *event.JobUpdated:
-		if j, ok := d.findJob(e.UID); ok && e.Spec != nil {
-			j.account = e.Spec.Account
-			d.jobs[e.UID] = j
+		if job, ok := d.findJob(e.UID); ok && e.Spec != nil {
+			job.account = e.Spec.Account
+			d.jobs[e.UID] = job
 		}
 	case *event.ArrayTaskSplit:
-		if j, ok := d.findJob(e.Array); ok {
-			j.id, j.task = e.ID, e.Task
-			d.jobs[e.UID] = j
+		if job, ok := d.findJob(e.Array); ok {
+			job.id, job.task = e.ID, e.Task
+			d.jobs[e.UID] = job
 		}
 	case *event.ReservationPut:
 		d.reservations[e.Reservation.Name] = e.Reservation.Users
@@ -127,8 +133,8 @@ func (d *eventJobs) forgetEnded(e event.Event) {
 }
 
 // rebaseOn drops what has been read, because a published state now holds it all.
-func (d *eventJobs) rebaseOn(st *state.State) {
-	d.base = st
+func (d *eventJobs) rebaseOn(cluster *state.State) {
+	d.base = cluster
 	clear(d.jobs)
 	clear(d.reservations)
 }
@@ -136,21 +142,21 @@ func (d *eventJobs) rebaseOn(st *state.State) {
 // releaseState lets go of the state, which would otherwise stay in memory as long as the
 // reader does not come on, and keeps the little that is needed of it.
 func (d *eventJobs) releaseState() {
-	st := d.base
-	if st == nil {
+	cluster := d.base
+	if cluster == nil {
 		return
 	}
 	d.base = nil
-	st.Jobs.Range(func(uid uint64, job *state.Job) bool {
+	cluster.Jobs.Range(func(uid uint64, job *state.Job) bool {
 		if _, newer := d.jobs[spec.JobUID(uid)]; !newer {
-			d.jobs[spec.JobUID(uid)] = eventJobOf(st, job)
+			d.jobs[spec.JobUID(uid)] = eventJobOf(cluster, job)
 		}
 		return true
 	})
-	for i := range st.Reservations {
-		r := &st.Reservations[i]
-		if _, newer := d.reservations[r.Name]; !newer {
-			d.reservations[r.Name] = r.Users
+	for i := range cluster.Reservations {
+		reservation := &cluster.Reservations[i]
+		if _, newer := d.reservations[reservation.Name]; !newer {
+			d.reservations[reservation.Name] = reservation.Users
 		}
 	}
 }

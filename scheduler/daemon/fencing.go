@@ -13,8 +13,8 @@ import (
 // stopGivenUp tells an agent to end the runs that were given up on its node. Their
 // ends are what the next attempts of their jobs wait for. It gives the keys, which
 // the agent must not take for runs that nobody knows.
-func (h *hub) stopGivenUp(st *state.State, node string) []*apiv1.RunKey {
-	conn, n := h.connOf(node), st.Node(node)
+func (h *hub) stopGivenUp(cluster *state.State, node string) []*apiv1.RunKey {
+	conn, n := h.connOf(node), cluster.Node(node)
 	if conn == nil || n == nil {
 		return nil
 	}
@@ -25,7 +25,7 @@ func (h *hub) stopGivenUp(st *state.State, node string) []*apiv1.RunKey {
 		conn.queueOrder(
 			&apiv1.Order{Run: key, Kind: &apiv1.Order_Terminate{Terminate: &apiv1.Terminate{
 				Grace: int64(
-					killWait(st.Config),
+					killWait(cluster.Config),
 				), Cause: uint32(event.EndNodeLost), Note: causeNote(event.EndNodeLost)}}},
 		)
 	}
@@ -45,16 +45,16 @@ func givenUpKey(debt *state.Unfenced) *apiv1.RunKey {
 // over although nobody owes their ends: an operator or a fence program was wrong
 // about the node, or the site requeues without fencing. A later attempt may run at
 // this moment, so they get no time.
-func (h *hub) stopOutlived(st *state.State, conn *agentConn, running []*apiv1.RunKey) {
-	node := st.Node(conn.node)
+func (h *hub) stopOutlived(cluster *state.State, conn *agentConn, running []*apiv1.RunKey) {
+	node := cluster.Node(conn.node)
 	if node == nil {
 		return
 	}
 	for _, key := range running {
-		if !st.KnowsEpoch(key.GetEpoch()) {
+		if !cluster.KnowsEpoch(key.GetEpoch()) {
 			continue // of a history that this ledger has lost: an administrator decides
 		}
-		job := st.Job(spec.JobUID(key.GetJobUid()))
+		job := cluster.Job(spec.JobUID(key.GetJobUid()))
 		if key.GetStep() != int32(spec.StepBatch) || job == nil ||
 			key.GetAttempt() >= job.Attempt ||
 			node.HasUnfenced(job.UID, key.GetAttempt()) {
@@ -62,7 +62,7 @@ func (h *hub) stopOutlived(st *state.State, conn *agentConn, running []*apiv1.Ru
 		}
 		h.c.deps.Logger.Error(
 			"an attempt lives that was taken for fenced: it is killed",
-			aboutJob(st, job),
+			aboutJob(cluster, job),
 			"lives",
 			key.GetAttempt(),
 			"node",
@@ -115,13 +115,13 @@ func (c *Controller) takePulse(
 	if node == nil {
 		return
 	}
-	var cmd scheduler.Command
+	var command scheduler.Command
 	switch {
 	case node.Lost && conn.unready == "":
-		cmd = scheduler.NodeHeard{Node: conn.node}
+		command = scheduler.NodeHeard{Node: conn.node}
 	case !node.Lost && conn.unready != "":
 		c.deps.Logger.Warn("a node can start nothing", "node", conn.node, "because", conn.unready)
-		cmd = scheduler.NodeUnready{
+		command = scheduler.NodeUnready{
 			Node:     conn.node,
 			Why:      conn.unready,
 			LastSeen: c.hub.lastAble(conn.node),
@@ -129,7 +129,7 @@ func (c *Controller) takePulse(
 	default:
 		return
 	}
-	if rep := c.writer.commitCommand(ctx, &request{cmd: cmd, actor: actor}); rep.err != nil &&
+	if rep := c.writer.commitCommand(ctx, &request{cmd: command, actor: actor}); rep.err != nil &&
 		ctx.Err() == nil {
 		c.deps.Logger.Warn(
 			"what a node says of itself could not be recorded",

@@ -53,6 +53,7 @@ type agentConn struct {
 	rereads bool // the agent reads its configuration again when it is told to
 	// prepares tells that the agent says when a prolog is over.
 	prepares bool
+	adopts   bool // the agent tells what it kept of unknown runs, and never starts an adopted one
 	mu       sync.Mutex
 	orders   []*apiv1.Order
 	asks     []*apiv1.Measure
@@ -76,9 +77,9 @@ type agentConn struct {
 // more is cut: the next one begins with what is still to be done.
 const maxOrders = 16384
 
-func newHub(c *Controller) *hub {
+func newHub(controller *Controller) *hub {
 	return &hub{
-		c:        c,
+		c:        controller,
 		conns:    map[string]*agentConn{},
 		live:     map[string]wire.NodeLive{},
 		ableAt:   map[string]spec.Instant{},
@@ -98,6 +99,7 @@ func newAgentConn(reg *apiv1.Registration) *agentConn {
 		outputs:  reg.GetOutputs(),
 		rereads:  reg.GetRereads(),
 		prepares: reg.GetPrepares(),
+		adopts:   reg.GetAdopts(),
 		wake:     make(chan struct{}, 1),
 		full:     make(chan struct{}),
 	}
@@ -136,10 +138,10 @@ func (a *agentConn) ackReports(upTo uint64) {
 	a.wakeSender()
 }
 
-func (a *agentConn) sayGoodbye(why string) {
+func (a *agentConn) sayGoodbye(reason string) {
 	a.mu.Lock()
 	if a.bye == "" {
-		a.bye = why
+		a.bye = reason
 	}
 	a.mu.Unlock()
 	a.wakeSender()
@@ -197,11 +199,11 @@ func (h *hub) attachConn(agent *agentConn, reg *apiv1.Registration) (*view.View,
 	h.noteHeard(agent.node, -1, -1)
 	h.noteAble(agent.node)
 	h.answerHeartbeat(agent, reg.GetSent())
-	v := h.c.View()
-	desired := h.reconcileNode(v, agent.node)
-	desired = append(desired, h.stopGivenUp(v.State, agent.node)...)
-	h.stopOutlived(v.State, agent, reg.GetRunning())
-	return v, desired
+	snapshot := h.c.View()
+	desired := h.reconcileNode(snapshot, agent.node)
+	desired = append(desired, h.stopGivenUp(snapshot.State, agent.node)...)
+	h.stopOutlived(snapshot.State, agent, reg.GetRunning())
+	return snapshot, desired
 }
 
 func (h *hub) detachConn(agent *agentConn) {
@@ -330,12 +332,12 @@ func fenceTrouble(node *state.Node) string {
 	)
 }
 
-func (h *hub) closeAll(why string) {
+func (h *hub) closeAll(reason string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.closed = why
-	for _, a := range h.conns {
-		a.sayGoodbye(why)
+	h.closed = reason
+	for _, conn := range h.conns {
+		conn.sayGoodbye(reason)
 	}
 }
 
@@ -369,20 +371,22 @@ func (h *hub) watchSilence(ctx context.Context) error {
 		now := h.c.deps.Clock.Now()
 		h.clockStepped(last, now, pause)
 		last = now
-		for _, s := range h.silentNodes(now) {
+		for _, silent := range h.silentNodes(now) {
 			h.c.deps.Logger.Warn(
 				"a node does not respond",
 				"node",
-				s.Node,
+				silent.Node,
 				"last_seen",
-				s.LastSeen.Unix(),
+				silent.LastSeen.Unix(),
 			)
-			if rep := h.c.writer.commitCommand(ctx, &request{cmd: s, actor: event.Actor{Kind: event.ActorSystem}}); rep.err != nil &&
+			if rep := h.c.writer.commitCommand(
+				ctx, &request{cmd: silent, actor: event.Actor{Kind: event.ActorSystem}},
+			); rep.err != nil &&
 				ctx.Err() == nil {
 				h.c.deps.Logger.Warn(
 					"a node's silence could not be recorded",
 					"node",
-					s.Node,
+					silent.Node,
 					"error",
 					rep.err,
 				)
@@ -407,9 +411,9 @@ func (h *hub) clockStepped(last, now spec.Instant, pause spec.Span) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.grace = now
-	for node, l := range h.live {
-		l.LastSeen = min(l.LastSeen, now)
-		h.live[node] = l
+	for node, live := range h.live {
+		live.LastSeen = min(live.LastSeen, now)
+		h.live[node] = live
 	}
 	for node, at := range h.ableAt {
 		h.ableAt[node] = min(at, now)
@@ -423,19 +427,19 @@ func (h *hub) silentNodes(now spec.Instant) []scheduler.NodeSilent {
 	h.mu.Lock()
 	grace := max(h.grace, min(h.c.started, now))
 	h.mu.Unlock()
-	var out []scheduler.NodeSilent
-	st := h.c.View().State
-	st.Nodes.Range(func(_ uint64, node *state.Node) bool {
+	var silents []scheduler.NodeSilent
+	cluster := h.c.View().State
+	cluster.Nodes.Range(func(_ uint64, node *state.Node) bool {
 		if node.Inv == nil || node.Asleep() || node.IsRebooting() {
 			return true // it is expected to be silent
 		}
-		if node.Lost && !st.EndsWithNode(node) {
+		if node.Lost && !cluster.EndsWithNode(node) {
 			return true // there is nothing left to give up
 		}
 		if seen := max(h.ableBefore(node.Spec.Name), grace); now.Sub(seen) > h.silenceTimeout() {
-			out = append(out, scheduler.NodeSilent{Node: node.Spec.Name, LastSeen: seen})
+			silents = append(silents, scheduler.NodeSilent{Node: node.Spec.Name, LastSeen: seen})
 		}
 		return true
 	})
-	return out
+	return silents
 }

@@ -24,11 +24,11 @@ import (
 // JobScripts runs the script of the configuration.
 type JobScripts interface {
 	// Submit shows a job to the script, which may change its Spec, Script and Env.
-	Submit(ctx context.Context, cfg *spec.Config, job *ScriptedJob) (ScriptVerdict, error)
+	Submit(ctx context.Context, config *spec.Config, job *ScriptedJob) (ScriptVerdict, error)
 	// Modify shows an update of a job, whose Changes the script may change.
 	Modify(
 		ctx context.Context,
-		cfg *spec.Config,
+		config *spec.Config,
 		job *ScriptedJob,
 		change *ScriptedChange,
 	) (ScriptVerdict, error)
@@ -75,30 +75,30 @@ type prepared struct {
 // changed; what the script made of it is returned.
 func (s *submitCalls) judgeSubmission(
 	ctx context.Context,
-	who Caller,
+	caller Caller,
 	asked *spec.JobSpec,
 	req *apiv1.SubmitRequest,
 	component int,
 	cron bool,
 ) (*apiv1.SubmitRequest, ScriptVerdict, error) {
-	st := s.C.View().State
-	if st.Config.JobSubmit == nil || s.C.deps.JobScripts == nil {
+	cluster := s.C.View().State
+	if cluster.Config.JobSubmit == nil || s.C.deps.JobScripts == nil {
 		return req, ScriptVerdict{}, nil
 	}
-	script, err := s.contentOf(who, req.GetScript())
+	script, err := s.contentOf(caller, req.GetScript())
 	if err != nil {
 		return nil, ScriptVerdict{}, err
 	}
-	env, err := s.contentOf(who, req.GetEnvironment())
+	env, err := s.contentOf(caller, req.GetEnvironment())
 	if err != nil {
 		return nil, ScriptVerdict{}, err
 	}
-	job := scriptedJob(st, asked)
+	job := scriptedJob(cluster, asked)
 	job.Spec, _ = proto.Clone(req.GetSpec()).(*apiv1.JobSpec)
 	job.Script, job.Env = script, env
 	job.Component, job.Cron = component, cron
-	verdict, err := s.C.deps.JobScripts.Submit(ctx, st.Config, job)
-	if err := s.scriptError(ctx, who, asked, verdict, err); err != nil {
+	verdict, err := s.C.deps.JobScripts.Submit(ctx, cluster.Config, job)
+	if err := s.scriptError(ctx, caller, asked, verdict, err); err != nil {
 		return nil, verdict, err
 	}
 	if len(verdict.Changed) == 0 {
@@ -119,11 +119,11 @@ func (s *submitCalls) judgeSubmission(
 }
 
 // contentOf is a blob whole, also where its sender named it by its hash.
-func (s *submitCalls) contentOf(who Caller, blob *apiv1.Blob) ([]byte, error) {
+func (s *submitCalls) contentOf(caller Caller, blob *apiv1.Blob) ([]byte, error) {
 	if len(blob.GetData()) > 0 || len(blob.GetSha256()) == 0 {
 		return blob.GetData(), nil
 	}
-	hash, err := s.content(who, blob)
+	hash, err := s.content(caller, blob)
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +131,7 @@ func (s *submitCalls) contentOf(who Caller, blob *apiv1.Blob) ([]byte, error) {
 }
 
 // scriptedJob is what a script sees of who a job belongs to.
-func scriptedJob(st *state.State, asked *spec.JobSpec) *ScriptedJob {
+func scriptedJob(cluster *state.State, asked *spec.JobSpec) *ScriptedJob {
 	job := &ScriptedJob{
 		UID:       asked.UID,
 		GID:       asked.GID,
@@ -139,14 +139,14 @@ func scriptedJob(st *state.State, asked *spec.JobSpec) *ScriptedJob {
 		Group:     asked.Group,
 		Component: -1,
 	}
-	if user := st.Policy.FindUser(asked.User); user != nil {
+	if user := cluster.Policy.FindUser(asked.User); user != nil {
 		job.DefaultAccount = user.DefaultAccount
 	}
 	account := asked.Account
 	if account == "" {
 		account = job.DefaultAccount
 	}
-	if assoc := st.Policy.FindAssoc(account, asked.User, ""); assoc != nil {
+	if assoc := cluster.Policy.FindAssoc(account, asked.User, ""); assoc != nil {
 		job.DefaultQOS = assoc.DefaultQOS
 	}
 	return job
@@ -166,7 +166,7 @@ func setByScript(job *spec.JobSpec, asked *spec.JobSpec, changed *apiv1.JobSpec)
 // say anything: a job passes only when the site's rules have seen it.
 func (s *submitCalls) scriptError(
 	ctx context.Context,
-	who Caller,
+	caller Caller,
 	job *spec.JobSpec,
 	verdict ScriptVerdict,
 	err error,
@@ -174,7 +174,7 @@ func (s *submitCalls) scriptError(
 	switch {
 	case err != nil:
 		s.C.deps.Logger.Error("job_submit.lua failed, and the request was refused",
-			"user", who.User, "job_name", job.Name, "error", err)
+			"user", caller.User, "job_name", job.Name, "error", err)
 		refusal := &spec.Error{
 			Kind:   spec.CodeJobScript,
 			Prefix: verdict.User,
@@ -190,7 +190,7 @@ func (s *submitCalls) scriptError(
 		code = spec.CodeJobScript
 	}
 	s.C.deps.Logger.Info("job_submit.lua refused a request",
-		"user", who.User, "job_name", job.Name, "code", int(code), "message", verdict.User)
+		"user", caller.User, "job_name", job.Name, "code", int(code), "message", verdict.User)
 	refusal := spec.Refuse(code, verdict.User)
 	s.tellRefused(ctx, refusal)
 	return refusal
@@ -221,16 +221,16 @@ func joinSaid(parts ...string) string {
 // judgeUpdate shows an update to the site's script and gives it what the script made of it.
 func (s *submitCalls) judgeUpdate(
 	ctx context.Context,
-	who Caller,
-	st *state.State,
+	caller Caller,
+	cluster *state.State,
 	job *state.Job,
 	update *scheduler.UpdateJob,
 ) (said string, err error) {
-	if st.Config.JobSubmit == nil || s.C.deps.JobScripts == nil {
+	if cluster.Config.JobSubmit == nil || s.C.deps.JobScripts == nil {
 		return "", nil
 	}
 	change := &ScriptedChange{
-		By:      who.UID,
+		By:      caller.UID,
 		JobID:   uint32(job.ID),
 		State:   job.State.String(),
 		Changes: map[string]string{},
@@ -241,10 +241,10 @@ func (s *submitCalls) judgeUpdate(
 	if job.Alloc != nil {
 		change.Nodes = allocated(job.Alloc)
 	}
-	scripted := scriptedJob(st, job.Spec)
+	scripted := scriptedJob(cluster, job.Spec)
 	scripted.Spec = wire.JobSpec(job.Spec)
-	verdict, err := s.C.deps.JobScripts.Modify(ctx, st.Config, scripted, change)
-	if err := s.scriptError(ctx, who, job.Spec, verdict, err); err != nil {
+	verdict, err := s.C.deps.JobScripts.Modify(ctx, cluster.Config, scripted, change)
+	if err := s.scriptError(ctx, caller, job.Spec, verdict, err); err != nil {
 		return "", err
 	}
 	if len(verdict.Changed) > 0 {

@@ -26,8 +26,8 @@ func (h *hub) answerHeartbeat(conn *agentConn, sent uint64) {
 	h.answered[conn.node] = h.c.deps.Clock.Monotonic()
 	h.mu.Unlock()
 	grant := &apiv1.Grant{Sent: sent}
-	if n := h.c.View().State.Node(conn.node); n != nil {
-		grant.After = n.GaveUp
+	if node := h.c.View().State.Node(conn.node); node != nil {
+		grant.After = node.GaveUp
 	}
 	conn.mu.Lock()
 	conn.sent, conn.grant = sent, grant
@@ -77,7 +77,9 @@ var errNoLeases = errors.New(
 )
 
 // leaseFor is what an agent learns about the lease of a job; nil where it has none.
-func (h *hub) leaseFor(conn *agentConn, st *state.State, job *state.Job) (*apiv1.Lease, error) {
+func (h *hub) leaseFor(
+	conn *agentConn, cluster *state.State, job *state.Job,
+) (*apiv1.Lease, error) {
 	length := job.Alloc.Lease
 	if length == 0 {
 		return nil, nil
@@ -89,7 +91,7 @@ func (h *hub) leaseFor(conn *agentConn, st *state.State, job *state.Job) (*apiv1
 	from := conn.sent
 	conn.mu.Unlock()
 	// KillWait may have been raised since the job started.
-	kill := min(killWait(st.Config), length/2)
+	kill := min(killWait(cluster.Config), length/2)
 	return &apiv1.Lease{
 		From:   from,
 		Length: int64(length),
@@ -116,8 +118,8 @@ type fencers struct {
 
 // fenceOwed does what can be done about the runs that nodes owe.
 func (h *hub) fenceOwed(ctx context.Context) {
-	st := h.c.View().State
-	st.Nodes.Range(func(_ uint64, node *state.Node) bool {
+	cluster := h.c.View().State
+	cluster.Nodes.Range(func(_ uint64, node *state.Node) bool {
 		name := node.Spec.Name
 		if len(node.Unfenced) == 0 {
 			h.forgetFencer(name)
@@ -127,7 +129,7 @@ func (h *hub) fenceOwed(ctx context.Context) {
 			h.c.deps.Logger.Info("the leases of runs are over", "node", name, "runs", len(over))
 			h.recordFencing(ctx, scheduler.FenceNode{Node: name, By: event.FenceLease, Of: over})
 		}
-		if program, owed := scheduler.FenceProgramOf(st, node); program != "" {
+		if program, owed := scheduler.FenceProgramOf(cluster, node); program != "" {
 			h.callFencer(ctx, node, program, owed)
 		}
 		return true
@@ -162,6 +164,9 @@ func (h *hub) callFencer(ctx context.Context, n *state.Node, program string, owe
 		tries = n.FenceTry.Try
 	}
 	reason := fmt.Sprintf("node %s does not respond", node)
+	if n.Power == event.PoweredDown {
+		reason = "" // it is SuspendProgram, which takes the node and nothing else
+	}
 	go func() {
 		h.c.deps.Logger.Warn(
 			"the fence program is called",
@@ -206,10 +211,10 @@ func fenceWait(failures uint32) spec.Span {
 }
 
 // recordFencing has a command about fencing done; what fails is tried at the next look.
-func (h *hub) recordFencing(ctx context.Context, cmd scheduler.Command) {
+func (h *hub) recordFencing(ctx context.Context, command scheduler.Command) {
 	rep := h.c.writer.commitCommand(
 		ctx,
-		&request{cmd: cmd, actor: event.Actor{Kind: event.ActorSystem}},
+		&request{cmd: command, actor: event.Actor{Kind: event.ActorSystem}},
 	)
 	if rep.err != nil && ctx.Err() == nil {
 		h.c.deps.Logger.Warn("what fences a node could not be recorded", "error", rep.err)

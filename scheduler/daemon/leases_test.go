@@ -188,3 +188,41 @@ func TestFenceProgramConfirms(t *testing.T) {
 		t.Errorf("%q", f.calls)
 	}
 }
+
+// A node that was powered down by force owes what ran there until SuspendProgram, asked once more,
+// says that it is off: that SuspendTimeout has passed proves nothing.
+func TestPowerDownIsFencedBySuspendProgram(t *testing.T) {
+	fencer := &fakeFencer{fails: 1}
+	w, ahead := startFencing(t, spec.FencingPolicy{}, fencer)
+	config := *w.c.View().State.Config
+	config.Power = &spec.PowerConfig{
+		Suspend: "/sbin/off",
+		Resume:  "/sbin/on",
+		DownIn:  spec.Millisecond,
+		UpIn:    spec.Minute,
+	}
+	w.must(scheduler.Configure{Config: &config})
+	first, _ := w.connect("n1")
+	<-first.out
+	w.as(Caller{UID: 1000, GID: 1000, User: "alice"})
+	id := spec.JobID(w.submit(&apiv1.JobSpec{Name: "a"}))
+	first.orders(t)
+	w.register("n2")
+	w.must(scheduler.PowerNodes{Nodes: []string{"n1"}, How: scheduler.PowerDownForce})
+	w.until("its failure is recorded", func() bool {
+		return w.c.View().State.Node("n1").FenceTry != nil
+	})
+	if j := w.c.View().State.JobByID(id); j.State != spec.Pending || j.Unfenced != 1 {
+		t.Errorf("the job is %s and %d nodes owe it, though nothing proved that n1 is off", j.State, j.Unfenced)
+	}
+	ahead.Add(int64(firstFenceWait))
+	w.until("it runs elsewhere", func() bool {
+		j := w.c.View().State.JobByID(id)
+		return j.State == spec.Running && j.Alloc.Nodes[0].Name == "n2"
+	})
+	fencer.mu.Lock()
+	defer fencer.mu.Unlock()
+	if len(fencer.calls) != 2 || fencer.calls[1] != "/sbin/off n1: " {
+		t.Errorf("%q", fencer.calls)
+	}
+}

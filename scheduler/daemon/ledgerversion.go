@@ -43,16 +43,16 @@ func (w *writer) refuseNewer(events []event.Envelope) error {
 // writableConfig is a configuration without what the ledger's version has no words for. A
 // controller that was upgraded starts with what slurm.conf says, and what only its release
 // knows holds once the version is raised.
-func (c *Controller) writableConfig(cfg *spec.Config) (*spec.Config, error) {
+func (c *Controller) writableConfig(config *spec.Config) (*spec.Config, error) {
 	version := c.View().State.Version
 	if version >= event.Version {
-		return cfg, nil
+		return config, nil
 	}
-	needs, what, err := c.deps.Codec.Needs(&event.ConfigAdopted{Config: cfg})
+	needs, what, err := c.deps.Codec.Needs(&event.ConfigAdopted{Config: config})
 	if err != nil || needs <= version {
-		return cfg, err
+		return config, err
 	}
-	reduced, err := c.deps.Codec.Reduce(&event.ConfigAdopted{Config: cfg}, version)
+	reduced, err := c.deps.Codec.Reduce(&event.ConfigAdopted{Config: config}, version)
 	if err != nil {
 		return nil, err
 	}
@@ -68,18 +68,18 @@ func (c *Controller) adoptConfigAnew(ctx context.Context, actor event.Actor) err
 	if c.deps.Reload == nil {
 		return nil
 	}
-	cfg, _, err := c.deps.Reload()
+	config, _, err := c.deps.Reload()
 	if err != nil {
 		return err
 	}
 	old := c.View().State.Config
-	cfg = cfg.KeepChanged(old)
-	if sameConfig(old, cfg.KeepDynamic(old)) {
+	config = config.KeepChanged(old)
+	if sameConfig(old, config.KeepDynamic(old)) {
 		return nil
 	}
 	return c.writer.commitCommand(
 		ctx,
-		&request{cmd: scheduler.Configure{Config: cfg}, actor: actor},
+		&request{cmd: scheduler.Configure{Config: config}, actor: actor},
 	).err
 }
 

@@ -47,11 +47,11 @@ func (h *hub) measureAttempts(
 			conns[node] = conn
 		}
 	}
-	ask, back := h.asks.beginQuestion(maps.Keys(conns), len(conns))
-	defer h.asks.endQuestion(ask)
+	query, back := h.asks.beginQuestion(maps.Keys(conns), len(conns))
+	defer h.asks.endQuestion(query)
 	left := 0
 	for node, conn := range conns {
-		if conn.queueMeasure(&apiv1.Measure{Ask: ask, Attempts: of[node]}) {
+		if conn.queueMeasure(&apiv1.Measure{Ask: query, Attempts: of[node]}) {
 			left++
 		}
 	}
@@ -78,16 +78,16 @@ func (s *stepCalls) StepUsage(
 	ctx context.Context,
 	req *apiv1.StepUsageRequest,
 ) (*apiv1.StepUsageReply, error) {
-	who, _, err := s.knownCaller(ctx)
+	caller, _, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
-	v := s.C.View()
+	snapshot := s.C.View()
 	out := &apiv1.StepUsageReply{}
 	of := map[string][]*apiv1.RunKey{}
 	var asked []*state.Job // beside out.Jobs; nil = refused
 	for _, expr := range req.GetJobs() {
-		list, err := s.measurableJobs(v, who, expr)
+		list, err := s.measurableJobs(snapshot, caller, expr)
 		if err != nil {
 			out.Jobs = append(out.Jobs, &apiv1.JobSteps{Job: expr, Error: wire.Error(err)})
 			asked = append(asked, nil)
@@ -110,9 +110,9 @@ func (s *stepCalls) StepUsage(
 		}
 	}
 	answers := s.C.hub.measureAttempts(ctx, of)
-	for i, j := range asked {
-		if j != nil {
-			fillSteps(out.Jobs[i], j, answers)
+	for i, job := range asked {
+		if job != nil {
+			fillSteps(out.Jobs[i], job, answers)
 		}
 	}
 	out.Now = int64(s.C.deps.Clock.Now())
@@ -122,34 +122,34 @@ func (s *stepCalls) StepUsage(
 // measurableJobs lists the jobs of an expression: those that run, or one that is
 // known and does not.
 func (s *stepCalls) measurableJobs(
-	v *view.View,
-	who Caller,
+	snapshot *view.View,
+	caller Caller,
 	expr string,
 ) ([]*state.Job, *spec.Error) {
-	list, err := visibleTargets(v.State, expr, s.visibleTo(who))
+	list, err := visibleTargets(snapshot.State, expr, s.visibleTo(caller))
 	if err != nil {
 		return nil, spec.Refuse(spec.CodeInvalidJobID, "")
 	}
-	var out, still []*state.Job
-	for _, t := range list {
-		job := v.State.Job(t.UID)
+	var jobs, still []*state.Job
+	for _, target := range list {
+		job := snapshot.State.Job(target.UID)
 		switch {
 		case job == nil:
-		case !s.mayChange(who, job):
+		case !s.mayChange(caller, job):
 			return nil, spec.Refuse(spec.CodeAccessDenied, "")
 		case job.State.Active():
-			out = append(out, job)
+			jobs = append(jobs, job)
 		default:
 			still = append(still, job)
 		}
 	}
-	if len(out) == 0 && len(still) == 0 {
+	if len(jobs) == 0 && len(still) == 0 {
 		return nil, spec.Refuse(spec.CodeInvalidJobID, "")
 	}
-	if len(out) == 0 {
-		out = still[:1]
+	if len(jobs) == 0 {
+		jobs = still[:1]
 	}
-	return out, nil
+	return jobs, nil
 }
 
 // nodesOf are the nodes on which something of a job may run.
@@ -162,19 +162,19 @@ func nodesOf(job *state.Job) []spec.NodeAlloc {
 
 // jobSteps is a job before its nodes have answered.
 func jobSteps(expr string, job *state.Job) *apiv1.JobSteps {
-	out := &apiv1.JobSteps{Job: expr, JobId: uint32(job.ID)}
+	steps := &apiv1.JobSteps{Job: expr, JobId: uint32(job.ID)}
 	if nodes := nodesOf(job); len(nodes) > 0 {
-		out.Nodes, out.Alloc = hostlist.Fold(job.Alloc.NodeNames()), wire.TRES(job.Alloc.TRES)
+		steps.Nodes, steps.Alloc = hostlist.Fold(job.Alloc.NodeNames()), wire.TRES(job.Alloc.TRES)
 	}
-	return out
+	return steps
 }
 
 // fillSteps sorts what the nodes say by step. Only what was asked for is
 // taken: an agent speaks for its own node and the job's attempt.
 func fillSteps(out *apiv1.JobSteps, job *state.Job, answers map[string][]*apiv1.Measurement) {
 	steps := map[int32]*apiv1.StepMeasured{}
-	for i, n := range nodesOf(job) {
-		node := n.Name
+	for i, allocation := range nodesOf(job) {
+		node := allocation.Name
 		runs, answered := answers[node]
 		if !answered && !job.Done.Has(i) {
 			out.Silent = append(out.Silent, node)

@@ -42,8 +42,8 @@ type pastView struct {
 	at   spec.Instant
 }
 
-func newMoments(c *Controller) *moments {
-	return &moments{c: c, turn: make(chan struct{}, 1)}
+func newMoments(controller *Controller) *moments {
+	return &moments{c: controller, turn: make(chan struct{}, 1)}
 }
 
 // viewAt is the view that a request asks for, with the instant for which it is
@@ -67,13 +67,13 @@ func (s *head) viewAt(
 }
 
 // planAt is the plan that a pass makes for a state.
-func planAt(st *state.State, at spec.Instant) (*view.Plan, error) {
+func planAt(cluster *state.State, at spec.Instant) (*view.Plan, error) {
 	run := planner{}
-	out, err := onePass(&view.View{State: st}, max(at, st.At), &run, false)
+	outcome, err := onePass(&view.View{State: cluster}, max(at, cluster.At), &run, false)
 	if err != nil {
-		return nil, fmt.Errorf("plan for event %d: %w", st.Seq, err)
+		return nil, fmt.Errorf("plan for event %d: %w", cluster.Seq, err)
 	}
-	return out.Plan, nil
+	return outcome.Plan, nil
 }
 
 // findMoment finds the last event of a moment, and refuses one that is not known.
@@ -115,12 +115,12 @@ func (m *moments) firstMoment() spec.Instant {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.first != known.first {
-		env, err := m.c.eventAt(known.first)
+		envelope, err := m.c.eventAt(known.first)
 		if err != nil {
 			return 0
 		}
 		m.first = known.first
-		m.firstAt = env.At
+		m.firstAt = envelope.At
 	}
 	return m.firstAt
 }
@@ -156,22 +156,24 @@ func (m *moments) viewAfter(ctx context.Context, seq uint64, at spec.Instant) (*
 	m.mu.Lock()
 	kept := m.kept
 	m.mu.Unlock()
-	var st *state.State
+	var cluster *state.State
 	var err error
 	if kept != nil && kept.view.State.Seq == seq {
-		st = kept.view.State
-	} else if st, err = m.foldMoment(ctx, kept, seq); err != nil {
+		cluster = kept.view.State
+	} else if cluster, err = m.foldMoment(ctx, kept, seq); err != nil {
 		return nil, err
 	}
 	if at == 0 {
-		at = st.At
+		at = cluster.At
 	}
-	if kept == nil || kept.view.State != st || kept.at != at {
-		kept = &pastView{view: &view.View{State: st, Published: at, Durable: st.Seq}, at: at}
+	if kept == nil || kept.view.State != cluster || kept.at != at {
+		kept = &pastView{
+			view: &view.View{State: cluster, Published: at, Durable: cluster.Seq}, at: at,
+		}
 		// The plan was never stored. The pass that made it is a function of state and
 		// time, and makes it again.
-		if st.Waiting.Len()+st.Sleeping.Len() > 0 {
-			kept.view.Plan, err = planAt(st, at)
+		if cluster.Waiting.Len()+cluster.Sleeping.Len() > 0 {
+			kept.view.Plan, err = planAt(cluster, at)
 			if err != nil {
 				return nil, err
 			}
@@ -210,24 +212,24 @@ func (m *moments) foldMoment(
 	kept *pastView,
 	seq uint64,
 ) (*state.State, error) {
-	st, err := m.c.deps.Past.Snapshot(seq)
+	cluster, err := m.c.deps.Past.Snapshot(seq)
 	if err != nil {
 		return nil, err
 	}
-	if kept != nil && kept.view.State.Seq <= seq && kept.view.State.Seq > st.Seq {
-		st = kept.view.State
+	if kept != nil && kept.view.State.Seq <= seq && kept.view.State.Seq > cluster.Seq {
+		cluster = kept.view.State
 	}
-	if st.Frozen() {
-		st = st.Fork()
+	if cluster.Frozen() {
+		cluster = cluster.Fork()
 	}
-	if st.Seq == seq {
-		return st.Freeze(), nil
+	if cluster.Seq == seq {
+		return cluster.Freeze(), nil
 	}
-	reader, err := m.c.deps.Past.Read(st.Seq + 1)
+	reader, err := m.c.deps.Past.Read(cluster.Seq + 1)
 	if err != nil {
 		return nil, err
 	}
-	for st.Seq < seq {
+	for cluster.Seq < seq {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
@@ -242,16 +244,16 @@ func (m *moments) foldMoment(
 			return nil, err
 		}
 		for i := range batch {
-			if batch[i].Seq <= st.Seq || batch[i].Seq > seq {
+			if batch[i].Seq <= cluster.Seq || batch[i].Seq > seq {
 				continue
 			}
-			if err := st.Apply(&batch[i]); err != nil {
+			if err := cluster.Apply(&batch[i]); err != nil {
 				return nil, fmt.Errorf("fold event %d: %w", batch[i].Seq, err)
 			}
 		}
 		runtime.Gosched() // the writer and the passes go first
 	}
-	return st.Freeze(), nil
+	return cluster.Freeze(), nil
 }
 
 // nodeLive is what is known of a node beside the ledger. Of a moment of the past

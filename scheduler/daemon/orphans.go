@@ -21,6 +21,8 @@ import (
 type orphans struct {
 	mu     sync.Mutex
 	byNode map[string]map[attemptKey]*apiv1.HeldRun
+	// kept is what a node said of its orphans beyond that, where it kept it.
+	kept map[string]map[attemptKey]*apiv1.KeptOrder
 }
 
 // attemptKey names an attempt on a node: its steps belong to it.
@@ -29,17 +31,23 @@ type attemptKey struct {
 	attempt    uint32
 }
 
-func attemptOf(k *apiv1.RunKey) attemptKey {
-	return attemptKey{uid: k.GetJobUid(), epoch: k.GetEpoch(), attempt: k.GetAttempt()}
+func attemptOf(key *apiv1.RunKey) attemptKey {
+	return attemptKey{uid: key.GetJobUid(), epoch: key.GetEpoch(), attempt: key.GetAttempt()}
 }
 
-func newOrphans() *orphans { return &orphans{byNode: map[string]map[attemptKey]*apiv1.HeldRun{}} }
+func newOrphans() *orphans {
+	return &orphans{
+		byNode: map[string]map[attemptKey]*apiv1.HeldRun{},
+		kept:   map[string]map[attemptKey]*apiv1.KeptOrder{},
+	}
+}
 
 // replaceOrphans notes all orphans of a node.
 func (o *orphans) replaceOrphans(node string, list []*apiv1.HeldRun) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	delete(o.byNode, node)
+	delete(o.kept, node)
 	for _, run := range list {
 		if o.byNode[node] == nil {
 			o.byNode[node] = map[attemptKey]*apiv1.HeldRun{}
@@ -55,7 +63,42 @@ func (o *orphans) removeOrphan(node string, key attemptKey) (left int, was bool)
 	defer o.mu.Unlock()
 	_, was = o.byNode[node][key]
 	delete(o.byNode[node], key)
+	delete(o.kept[node], key)
 	return len(o.byNode[node]), was
+}
+
+// noteKept notes what a node kept of its orphans.
+func (o *orphans) noteKept(node string, runs []*apiv1.KeptOrder) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, run := range runs {
+		key := attemptOf(run.GetRun())
+		if o.byNode[node][key] == nil {
+			continue
+		}
+		if o.kept[node] == nil {
+			o.kept[node] = map[attemptKey]*apiv1.KeptOrder{}
+		}
+		o.kept[node][key] = run
+	}
+}
+
+// partsOf gives what nodes have of one attempt, and what they kept of it, by node.
+func (o *orphans) partsOf(
+	key attemptKey,
+) (parts map[string]*apiv1.HeldRun, kept map[string]*apiv1.KeptOrder) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	parts, kept = map[string]*apiv1.HeldRun{}, map[string]*apiv1.KeptOrder{}
+	for node, runs := range o.byNode {
+		if run := runs[key]; run != nil {
+			parts[node] = run
+		}
+		if run := o.kept[node][key]; run != nil {
+			kept[node] = run
+		}
+	}
+	return parts, kept
 }
 
 // orphan is one run with the node that has it.
@@ -81,8 +124,8 @@ func (o *orphans) listOrphans() []orphan {
 	defer o.mu.Unlock()
 	var out []orphan
 	for node, runs := range o.byNode {
-		for _, r := range runs {
-			out = append(out, orphan{node, r})
+		for _, run := range runs {
+			out = append(out, orphan{node, run})
 		}
 	}
 	slices.SortFunc(out, func(a, b orphan) int {
@@ -108,25 +151,25 @@ func (c *Controller) publishOrphans() {
 // unknownRuns picks the attempts of a registration that belong to no history of
 // this ledger. A run without an epoch was started by an older release, which the
 // agent's own policy for orphans covers.
-func unknownRuns(st *state.State, held []*apiv1.HeldRun) []*apiv1.HeldRun {
-	var out []*apiv1.HeldRun
+func unknownRuns(cluster *state.State, held []*apiv1.HeldRun) []*apiv1.HeldRun {
+	var runs []*apiv1.HeldRun
 	seen := map[attemptKey]bool{}
 	for _, run := range held {
 		key := attemptOf(run.GetRun())
 		if key.epoch == 0 || seen[key] {
 			continue
 		}
-		if j := st.Job(spec.JobUID(key.uid)); j != nil && j.Attempt == key.attempt &&
-			j.Epoch == key.epoch {
+		if job := cluster.Job(spec.JobUID(key.uid)); job != nil && job.Attempt == key.attempt &&
+			job.Epoch == key.epoch {
 			continue
 		}
-		if st.HasSeen(key.epoch, run.GetSeq()) {
+		if cluster.HasSeen(key.epoch, run.GetSeq()) {
 			continue // known, and over
 		}
 		seen[key] = true
-		out = append(out, run)
+		runs = append(runs, run)
 	}
-	return out
+	return runs
 }
 
 // compareRuns compares what an agent has seen with this ledger before its node is
@@ -139,16 +182,16 @@ func (c *Controller) compareRuns(
 	reg *apiv1.Registration,
 	actor event.Actor,
 ) (unknown []*apiv1.HeldRun, lost bool, err error) {
-	st := c.View().State
+	cluster := c.View().State
 	node := reg.GetNode()
-	unknown = unknownRuns(st, reg.GetHeld())
+	unknown = unknownRuns(cluster, reg.GetHeld())
 	c.orphans.replaceOrphans(node, unknown)
 	c.publishOrphans()
 	seen := event.Position{Epoch: reg.GetSeen().GetEpoch(), Seq: reg.GetSeen().GetSeq(),
 		NextUID: spec.JobUID(
 			reg.GetSeen().GetNextJobUid(),
 		), NextID: spec.JobID(reg.GetSeen().GetNextJobId())}
-	lost = reg.GetSeen() != nil && !st.HasSeen(seen.Epoch, seen.Seq)
+	lost = reg.GetSeen() != nil && !cluster.HasSeen(seen.Epoch, seen.Seq)
 	for _, run := range unknown {
 		if !lost { // the agent's memory of the position is gone, its runs are not
 			seen.Epoch = run.GetRun().GetEpoch()
@@ -211,17 +254,17 @@ func (c *Controller) holdOrphans(ctx context.Context, node string, runs int) err
 // recalled that the node can never have heard of: they were started in this
 // epoch, and the node was not connected in it.
 func (c *Controller) recallJobs(ctx context.Context, node string) {
-	st := c.View().State
-	n := st.Node(node)
+	cluster := c.View().State
+	n := cluster.Node(node)
 	if n == nil {
 		return
 	}
 	for _, uid := range n.Jobs {
-		job := st.Job(uid)
+		job := cluster.Job(uid)
 		if job == nil || job.Alloc == nil || job.Spec.Runner() != spec.ByAgents {
 			continue
 		}
-		if job.Epoch != st.CurrentEpoch() || !job.GoesOn() {
+		if job.Epoch != cluster.CurrentEpoch() || !job.GoesOn() {
 			continue
 		}
 		failed := &scheduler.LaunchFailed{Text: "node " + node +
@@ -236,7 +279,7 @@ func (c *Controller) recallJobs(ctx context.Context, node string) {
 			ctx.Err() == nil {
 			c.deps.Logger.Warn(
 				"a job could not be given back to the queue",
-				aboutJob(st, job),
+				aboutJob(cluster, job),
 				"node",
 				node,
 				"error",
@@ -246,16 +289,25 @@ func (c *Controller) recallJobs(ctx context.Context, node string) {
 	}
 }
 
-// orphanEnded notes that a node has nothing more of an orphan; without any it is
-// back in service.
+// orphanEnded notes that a node has nothing more of an orphan.
 func (c *Controller) orphanEnded(ctx context.Context, node string, key *apiv1.RunKey) {
+	c.orphanGone(ctx, node, key, "a run of a lost history has ended")
+}
+
+// orphanGone notes that a node has one orphan less, and why; without any it is back in service.
+func (c *Controller) orphanGone(
+	ctx context.Context,
+	node string,
+	key *apiv1.RunKey,
+	what string,
+) {
 	left, was := c.orphans.removeOrphan(node, attemptOf(key))
 	if !was {
 		return
 	}
 	c.publishOrphans()
 	c.deps.Logger.Info(
-		"a run of a lost history has ended",
+		what,
 		"node",
 		node,
 		aboutLostRun(key, 0, ""),

@@ -50,10 +50,10 @@ func (r *reads) beginRead(node string, user uint32, out chan<- *apiv1.FileRead) 
 	return r.last, true
 }
 
-func (r *reads) endRead(ask uint64, user uint32) {
+func (r *reads) endRead(query uint64, user uint32) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.open, ask)
+	delete(r.open, query)
 	r.of[user]--
 	if r.of[user] == 0 {
 		delete(r.of, user)
@@ -72,13 +72,13 @@ func (r *reads) take(node string, read *apiv1.FileRead) {
 }
 
 // queueRead queues a question; false when the agent has too many unread.
-func (a *agentConn) queueRead(ask *apiv1.ReadFile) bool {
+func (a *agentConn) queueRead(query *apiv1.ReadFile) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(a.reads) >= maxReads {
 		return false
 	}
-	a.reads = append(a.reads, ask)
+	a.reads = append(a.reads, query)
 	a.wakeSender()
 	return true
 }
@@ -88,7 +88,7 @@ func (h *hub) readFile(
 	ctx context.Context,
 	node string,
 	user uint32,
-	ask *apiv1.ReadFile,
+	query *apiv1.ReadFile,
 ) (*apiv1.FileRead, error) {
 	conn := h.connOf(node)
 	switch {
@@ -105,8 +105,8 @@ func (h *hub) readFile(
 		return nil, spec.Refuse(spec.CodeBackoff, "you read the output of too many jobs at a time; try again")
 	}
 	defer h.reads.endRead(number, user)
-	ask.Ask = number
-	if !conn.queueRead(ask) {
+	query.Ask = number
+	if !conn.queueRead(query) {
 		return nil, spec.Refuse(spec.CodeBackoff, "too many files of "+node+" are being read; try again")
 	}
 	late, stop := h.c.deps.Clock.After(outputPatience)
@@ -130,16 +130,16 @@ func (s *jobCalls) ReadOutput(
 	ctx context.Context,
 	req *apiv1.ReadOutputRequest,
 ) (*apiv1.ReadOutputReply, error) {
-	who, _, err := s.knownCaller(ctx)
+	caller, _, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
-	v := s.C.View()
-	job, err := stepJob(v.State, req.GetJob(), s.visibleTo(who))
+	view := s.C.View()
+	job, err := stepJob(view.State, req.GetJob(), s.visibleTo(caller))
 	switch {
 	case err != nil:
 		return nil, err
-	case job.Spec.UID != who.UID && (who.UID != 0 || !s.isOperator(who)):
+	case job.Spec.UID != caller.UID && (caller.UID != 0 || !s.isOperator(caller)):
 		return nil, spec.Refuse(spec.CodeAccessDenied, "only its user and root read what a job writes")
 	case job.Spec.Shell:
 		return nil, spec.Refuse(spec.CodeNoScript,
@@ -155,11 +155,11 @@ func (s *jobCalls) ReadOutput(
 	}
 	out := &apiv1.ReadOutputReply{
 		Node: job.Alloc.Nodes[0].Name,
-		Path: outputPath(v.State, job, req.GetErr()),
+		Path: outputPath(view.State, job, req.GetErr()),
 		// Until the node has given the job back, its last lines may be on their way.
 		Over: job.State.Terminal() && job.Done.Has(0),
 	}
-	read, err := s.C.hub.readFile(ctx, out.Node, who.UID, &apiv1.ReadFile{
+	read, err := s.C.hub.readFile(ctx, out.Node, caller.UID, &apiv1.ReadFile{
 		Path:    out.Path,
 		UserId:  job.Spec.UID,
 		GroupId: job.Spec.GID,
@@ -179,7 +179,7 @@ func (s *jobCalls) ReadOutput(
 }
 
 // outputPath is the file that a job's batch script writes, as its node names it.
-func outputPath(st *state.State, job *state.Job, wantErr bool) string {
+func outputPath(cluster *state.State, job *state.Job, wantErr bool) string {
 	of := &plan.Job{
 		ID:       uint64(job.ID),
 		Task:     spec.NoTask,
@@ -187,12 +187,12 @@ func outputPath(st *state.State, job *state.Job, wantErr bool) string {
 		User:     job.Spec.User,
 		Restarts: job.Restarts,
 	}
-	if array := st.Job(job.Array); array != nil {
+	if array := cluster.Job(job.Array); array != nil {
 		of.ArrayID = uint64(array.ID)
 		of.Task = job.Task
 	}
 	host := job.Alloc.Nodes[0].Name
-	if node := st.Node(host); node != nil && node.Inv != nil {
+	if node := cluster.Node(host); node != nil && node.Inv != nil {
 		host = cmp.Or(node.Inv.Hostname, host)
 	}
 	_, stdout, stderr := plan.Files(of, &plan.Node{Host: host})

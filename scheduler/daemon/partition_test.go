@@ -138,6 +138,19 @@ func TestChangeNodes(t *testing.T) {
 	if _, err := w.svc.UpdateNode(t.Context(), bad); spec.CodeOf(err) != spec.CodeInvalidNodeState {
 		t.Errorf("a state that there is not: %v", err)
 	}
+	if err := update("gres=gpu:8"); err != nil {
+		t.Errorf("the GRES that are configured: %v", err)
+	}
+	for _, state := range []string{"idle", "undrain"} {
+		in := &apiv1.UpdateNodeRequest{Nodes: name, State: state}
+		if _, err := w.svc.UpdateNode(t.Context(), in); err != nil {
+			t.Errorf("state=%s of a node in service: %v", state, err)
+		}
+	}
+	resume := &apiv1.UpdateNodeRequest{Nodes: name, State: "resume"}
+	if _, err := w.svc.UpdateNode(t.Context(), resume); spec.CodeOf(err) != spec.CodeInvalidNodeState {
+		t.Errorf("state=resume of a node in service: %v", err)
+	}
 	if n := w.c.View().State.Node(name); n.Spec.Weight == 9 {
 		t.Error("half of a bad change is made")
 	}

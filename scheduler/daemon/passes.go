@@ -169,34 +169,34 @@ func (c *Controller) runPass(
 	run *planner,
 	quick bool,
 ) (spec.Span, spec.Instant, error) {
-	v := c.View()
-	if v.State.Waiting.Len()+v.State.Sleeping.Len() == 0 {
+	snapshot := c.View()
+	if snapshot.State.Waiting.Len()+snapshot.State.Sleeping.Len() == 0 {
 		run.kept = nil
-		if v.Plan != nil && len(v.Plan.Jobs) > 0 {
+		if snapshot.Plan != nil && len(snapshot.Plan.Jobs) > 0 {
 			c.publishView(func(v *view.View) { v.Plan = nil })
 		}
 		return 0, spec.FarFuture, nil
 	}
 	began := c.deps.Clock.Now()
-	out, err := onePass(v, began, run, quick)
+	outcome, err := onePass(snapshot, began, run, quick)
 	took := max(c.deps.Clock.Now().Sub(began), 0)
 	if err != nil { // jobs that run go on, and what is submitted is kept: no reason to stop
 		c.figures.invariantFailures.Add(1)
 		c.deps.Logger.Error("a scheduling pass failed", "error", err)
 		return max(took, spec.Second), spec.FarFuture, nil
 	}
-	run.kept = out.Promises
-	if out.Exit == "start limit" && !quick {
+	run.kept = outcome.Promises
+	if outcome.Exit == "start limit" && !quick {
 		run.kept = nil // not everybody has been promised what is theirs
 	}
 	dropped := 0
 	// Who sees the reasons of this pass must find its plan.
-	c.publishView(func(v *view.View) { v.Plan = out.Plan })
-	if !out.Empty() {
+	c.publishView(func(v *view.View) { v.Plan = outcome.Plan })
+	if !outcome.Empty() {
 		rep := c.writer.commitCommand(
 			ctx,
 			&request{
-				cmd:   scheduler.Starts{Proposal: &out.Proposal},
+				cmd:   scheduler.Starts{Proposal: &outcome.Proposal},
 				actor: event.Actor{Kind: event.ActorSystem},
 			},
 		)
@@ -208,7 +208,7 @@ func (c *Controller) runPass(
 		}
 		dropped = rep.res.Stale
 	}
-	c.deps.Verbosity.notePass(out, took, quick, dropped)
+	c.deps.Verbosity.notePass(outcome, took, quick, dropped)
 	c.publishView(func(v *view.View) {
 		pass := &v.Pass
 		pass.Dropped += uint64(dropped)
@@ -222,16 +222,16 @@ func (c *Controller) runPass(
 		pass.Max = max(pass.Max, took)
 		pass.Total += took
 		pass.LastAt = began
-		pass.Depth, pass.DepthTotal = out.Depth, pass.DepthTotal+uint64(out.Depth)
-		pass.Planned = int64(len(out.Plan.Jobs))
-		pass.Queue = out.Queue
-		pass.Exit = out.Exit
+		pass.Depth, pass.DepthTotal = outcome.Depth, pass.DepthTotal+uint64(outcome.Depth)
+		pass.Planned = int64(len(outcome.Plan.Jobs))
+		pass.Queue = outcome.Queue
+		pass.Exit = outcome.Exit
 		pass.QueueTotal, pass.PlannedTotal = pass.QueueTotal+uint64(
 			max(pass.Queue, 0),
 		), pass.PlannedTotal+uint64(
 			pass.Planned,
 		)
-		switch out.Exit {
+		switch outcome.Exit {
 		case "bf_max_job_test":
 			pass.ExitDepth++
 		case "start limit":
@@ -240,36 +240,36 @@ func (c *Controller) runPass(
 			pass.ExitEnd++
 		}
 	})
-	if dropped > 0 || out.Exit == "start limit" || (out.Again && !quick) {
+	if dropped > 0 || outcome.Exit == "start limit" || (outcome.Again && !quick) {
 		token(c.kick)
 	}
-	return took, out.Wake, nil
+	return took, outcome.Wake, nil
 }
 
 // onePass makes an error of a panic: it has only read a frozen state, and what
 // it remembers of the queue is dropped.
 func onePass(
-	v *view.View,
+	snapshot *view.View,
 	now spec.Instant,
 	run *planner,
 	quick bool,
-) (out *scheduler.Outcome, err error) {
+) (outcome *scheduler.Outcome, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			*run = planner{}
 			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 		}
 	}()
-	opt := scheduler.PassOptions{
+	options := scheduler.PassOptions{
 		Starts: 2000,
-		Plan:   v.Plan,
+		Plan:   snapshot.Plan,
 		Queue:  &run.queue,
 		Yield:  runtime.Gosched,
 	}
 	if quick {
-		opt.Keep, opt.Incremental = run.kept, true
+		options.Keep, options.Incremental = run.kept, true
 	}
-	return scheduler.Pass(v.State, now, opt)
+	return scheduler.Pass(snapshot.State, now, options)
 }
 
 // runTicks lets time pass in the ledger once a second, and watches the disk.

@@ -91,9 +91,9 @@ func (c *Controller) firstSince(in pastRange, at spec.Instant) (uint64, error) {
 		if failed != nil {
 			return true
 		}
-		env, err := c.eventAt(in.first + uint64(i))
+		envelope, err := c.eventAt(in.first + uint64(i))
 		failed = err
-		return err != nil || env.At >= at
+		return err != nil || envelope.At >= at
 	})
 	return in.first + uint64(n), failed
 }

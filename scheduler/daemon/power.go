@@ -19,19 +19,19 @@ type Programs interface {
 	// Start starts a program with the nodes as its argument and does not wait.
 	// resume, if not nil, is what SLURM_RESUME_FILE holds.
 	Start(program, nodes string, resume []byte)
-	// Fence runs the site's fence program and returns when it has ended: nil means
-	// that the node is off.
+	// Fence runs a program that switches a node off, and returns when it has ended: nil means
+	// that the node is off. An empty reason is not passed on.
 	Fence(ctx context.Context, program, node, reason string) error
 }
 
 // waitsForBoot tells whether a job, or a component of its heterogeneous job,
 // waits for nodes to boot.
-func waitsForBoot(st *state.State, job *state.Job) bool {
+func waitsForBoot(cluster *state.State, job *state.Job) bool {
 	if job.Configuring() {
 		return true
 	}
-	for _, c := range st.Components(job) {
-		if c.Configuring() {
+	for _, component := range cluster.Components(job) {
+		if component.Configuring() {
 			return true
 		}
 	}
@@ -39,25 +39,25 @@ func waitsForBoot(st *state.State, job *state.Job) bool {
 }
 
 // startReady starts a job whose nodes are all up, with its other components.
-func (h *hub) startReady(st *state.State, job *state.Job) {
-	if job == nil || waitsForBoot(st, job) {
+func (h *hub) startReady(cluster *state.State, job *state.Job) {
+	if job == nil || waitsForBoot(cluster, job) {
 		return
 	}
-	all := st.Components(job)
+	all := cluster.Components(job)
 	if all == nil {
 		all = []*state.Job{job}
 	}
-	for _, c := range all {
-		h.orderLaunch(st, c.UID, "")
-		if c.State == spec.Suspended {
-			h.orderSignal(c, "")
+	for _, component := range all {
+		h.orderLaunch(cluster, component.UID, "")
+		if component.State == spec.Suspended {
+			h.orderSignal(component, "")
 		}
 	}
 }
 
 // runPowerStep runs what is to be run for a step in the power of nodes.
-func (h *hub) runPowerStep(st *state.State, e *event.NodePowered) {
-	power := st.Config.Power
+func (h *hub) runPowerStep(cluster *state.State, e *event.NodePowered) {
+	power := cluster.Config.Power
 	run := h.c.deps.Programs
 	nodes := hostlist.Fold(e.Nodes)
 	if power == nil || run == nil {
@@ -78,7 +78,7 @@ func (h *hub) runPowerStep(st *state.State, e *event.NodePowered) {
 				conn.sayGoodbye("the node is being powered up: register again")
 			}
 		}
-		run.Start(power.Resume, nodes, resumeFile(st, e.Nodes))
+		run.Start(power.Resume, nodes, resumeFile(cluster, e.Nodes))
 	}
 }
 
@@ -95,7 +95,7 @@ type resumeJob struct {
 }
 
 // resumeFile says for which jobs nodes are powered up.
-func resumeFile(st *state.State, nodes []string) []byte {
+func resumeFile(cluster *state.State, nodes []string) []byte {
 	out := struct {
 		All  string      `json:"all_nodes_resume"`
 		Jobs []resumeJob `json:"jobs"`
@@ -111,12 +111,12 @@ func resumeFile(st *state.State, nodes []string) []byte {
 		return &s
 	}
 	for _, name := range nodes {
-		node := st.Node(name)
+		node := cluster.Node(name)
 		if node == nil {
 			continue
 		}
 		for _, uid := range node.Jobs {
-			job := st.Job(uid)
+			job := cluster.Job(uid)
 			if seen[uid] {
 				continue
 			}
@@ -147,11 +147,11 @@ func resumeFile(st *state.State, nodes []string) []byte {
 			)
 		}
 	}
-	b, err := json.Marshal(out)
+	data, err := json.Marshal(out)
 	if err != nil {
 		panic(fmt.Sprintf("what nodes are resumed for: %v", err)) // strings and numbers only
 	}
-	return b
+	return data
 }
 
 // orderReboot tells a node's agent to reboot it.

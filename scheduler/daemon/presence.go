@@ -38,8 +38,8 @@ type presence struct {
 	left map[attended]spec.Instant
 }
 
-func newPresence(c *Controller) *presence {
-	return &presence{c: c, here: map[attended]int{}, left: map[attended]spec.Instant{}}
+func newPresence(controller *Controller) *presence {
+	return &presence{c: controller, here: map[attended]int{}, left: map[attended]spec.Instant{}}
 }
 
 // expectClient notes that a client should come: it may have gone while its request
@@ -109,10 +109,10 @@ func (p *presence) markMissing(now spec.Instant) {
 			p.left[k] = now
 		}
 	}
-	st := p.c.View().State
-	for _, set := range [...]*state.Set{&st.Active, &st.Waiting} {
+	cluster := p.c.View().State
+	for _, set := range [...]*state.Set{&cluster.Active, &cluster.Waiting} {
 		set.Range(func(uid uint64, _ struct{}) bool {
-			job := st.Job(spec.JobUID(uid))
+			job := cluster.Job(spec.JobUID(uid))
 			if job.Spec.Attended && !job.State.Terminal() {
 				note(jobKey(job.UID))
 			}
@@ -133,20 +133,22 @@ func (p *presence) endJob(ctx context.Context, k attended) {
 		return
 	}
 	actor := event.Actor{Kind: event.ActorUser, UID: job.Spec.UID, Name: job.Spec.User}
-	var cmd scheduler.Command = scheduler.Cancel{Target: scheduler.Target{UID: k.job, Task: spec.NoTask}}
+	var command scheduler.Command = scheduler.Cancel{
+		Target: scheduler.Target{UID: k.job, Task: spec.NoTask},
+	}
 	if k.step != ofJob {
 		step := job.StepByID(k.step)
 		if step == nil || !step.Live() || job.Attempt != k.attempt {
 			return
 		}
-		cmd = scheduler.EndStep{UID: k.job, Step: k.step}
+		command = scheduler.EndStep{UID: k.job, Step: k.step}
 	}
 	about := aboutJob(p.c.View().State, job)
 	if k.step != ofJob {
 		about = aboutStep(p.c.View().State, job, k.step)
 	}
 	p.c.deps.Logger.Info("the client of a job or step is gone: it is ended", about, actorAttr(actor))
-	if rep := p.c.writer.commitCommand(ctx, &request{cmd: cmd, actor: actor}); rep.err != nil &&
+	if rep := p.c.writer.commitCommand(ctx, &request{cmd: command, actor: actor}); rep.err != nil &&
 		ctx.Err() == nil &&
 		spec.CodeOf(rep.err) != spec.CodeAlreadyDone {
 		p.c.deps.Logger.Warn(

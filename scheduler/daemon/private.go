@@ -19,34 +19,35 @@ const (
 )
 
 // private tells whether something is hidden from a caller.
-func (s *authority) private(what string, who Caller) bool {
+func (s *authority) private(what string, caller Caller) bool {
 	conf := s.C.View().State.Config
-	return conf != nil && slices.Contains(conf.Private, what) && !s.isOperator(who)
+	return conf != nil && slices.Contains(conf.Private, what) && !s.isOperator(caller)
 }
 
 // visibleTo tells which jobs a caller may see at all.
-func (s *authority) visibleTo(who Caller) func(j *state.Job) bool {
-	see := s.seesOwned(who)
+func (s *authority) visibleTo(caller Caller) func(j *state.Job) bool {
+	see := s.seesOwned(caller)
 	return func(j *state.Job) bool { return see(j.Spec.UID, j.Spec.Account) }
 }
 
 // seesOwned is sees for a job of which only the owner and the account are known.
-func (s *authority) seesOwned(who Caller) func(owner uint32, account string) bool {
-	if !s.private(privateJobs, who) {
+func (s *authority) seesOwned(caller Caller) func(owner uint32, account string) bool {
+	if !s.private(privateJobs, caller) {
 		return func(uint32, string) bool { return true }
 	}
-	return func(owner uint32, account string) bool { return s.mayOwned(who, owner, account) }
+	return func(owner uint32, account string) bool { return s.mayOwned(caller, owner, account) }
 }
 
 // seesUse tells whose use a caller may see: where it is private, that of
 // accounts, which are those of many, and of himself.
-func (s *authority) seesUse(st *state.State, who Caller) func(a *spec.Association) bool {
-	if !s.private(privateUsage, who) {
+func (s *authority) seesUse(cluster *state.State, caller Caller) func(a *spec.Association) bool {
+	if !s.private(privateUsage, caller) {
 		return func(*spec.Association) bool { return true }
 	}
-	own := st.Policy.FindUser(who.User)
-	return func(a *spec.Association) bool {
-		return a.User == "" || (own != nil && a.User == own.Name) || s.isCoordinator(who, a.Account)
+	own := cluster.Policy.FindUser(caller.User)
+	return func(association *spec.Association) bool {
+		return association.User == "" || (own != nil && association.User == own.Name) ||
+			s.isCoordinator(caller, association.Account)
 	}
 }
 

@@ -48,9 +48,9 @@ func (p *prologs) hasProlog(job *state.Job, node string) bool {
 func (p *prologs) forgetJob(uid spec.JobUID) { delete(p.attempts, uid) }
 
 // defersBatch tells whether the script of a job waits for the prologs of all nodes.
-func defersBatch(st *state.State, job *state.Job) bool {
-	ctl := st.Config.Ctl
-	return ctl != nil && ctl.DeferBatch && !job.Spec.Shell && len(job.Alloc.Nodes) > 1
+func defersBatch(cluster *state.State, job *state.Job) bool {
+	scripts := cluster.Config.Ctl
+	return scripts != nil && scripts.DeferBatch && !job.Spec.Shell && len(job.Alloc.Nodes) > 1
 }
 
 // isPrepared tells whether the prolog of a job is over on all nodes that it holds. An
@@ -75,13 +75,13 @@ func (h *hub) isPrepared(job *state.Job) bool {
 func (h *hub) takePrepared(node string, run *apiv1.RunKey) {
 	h.turn.Lock()
 	defer h.turn.Unlock()
-	st := h.c.View().State
-	job := st.Job(spec.JobUID(run.GetJobUid()))
+	cluster := h.c.View().State
+	job := cluster.Job(spec.JobUID(run.GetJobUid()))
 	if job == nil || job.Attempt != run.GetAttempt() || job.Alloc == nil || !job.GoesOn() {
 		return
 	}
 	isNew := h.prologs.noteProlog(job, node)
 	if isNew && h.isPrepared(job) {
-		h.orderLaunch(st, job.UID, job.Alloc.Nodes[0].Name)
+		h.orderLaunch(cluster, job.UID, job.Alloc.Nodes[0].Name)
 	}
 }

@@ -15,9 +15,9 @@ import (
 const rereadPatience = 5 * spec.Second
 
 // askReread has an agent read its configuration; the newest request counts.
-func (a *agentConn) askReread(ask uint64) {
+func (a *agentConn) askReread(query uint64) {
 	a.mu.Lock()
-	a.reread = &apiv1.ReadConfig{Ask: ask}
+	a.reread = &apiv1.ReadConfig{Ask: query}
 	a.mu.Unlock()
 	a.wakeSender()
 }
@@ -37,10 +37,10 @@ func (h *hub) rereadConfigs(ctx context.Context) []string {
 	}
 	h.mu.Unlock()
 	silent := maps.Clone(conns)
-	ask, back := h.rereads.beginQuestion(maps.Keys(conns), len(conns))
-	defer h.rereads.endQuestion(ask)
+	query, back := h.rereads.beginQuestion(maps.Keys(conns), len(conns))
+	defer h.rereads.endQuestion(query)
 	for _, conn := range conns {
-		conn.askReread(ask)
+		conn.askReread(query)
 	}
 	failed := map[string][]string{} // nodes by reason
 	var restart []string
@@ -52,8 +52,8 @@ func (h *hub) rereadConfigs(ctx context.Context) []string {
 			delete(silent, got.node)
 			switch {
 			case got.reply.GetFailed() != "":
-				why := got.reply.GetFailed()
-				failed[why] = append(failed[why], got.node)
+				reason := got.reply.GetFailed()
+				failed[reason] = append(failed[reason], got.node)
 			case got.reply.GetRestart():
 				restart = append(restart, got.node)
 			}
@@ -72,8 +72,11 @@ func (h *hub) rereadConfigs(ctx context.Context) []string {
 			out = append(out, hostlist.Fold(nodes)+": "+text)
 		}
 	}
-	for _, why := range slices.Sorted(maps.Keys(failed)) {
-		say(failed[why], "the agent goes on with its old configuration, as it cannot read the new one: "+why)
+	for _, reason := range slices.Sorted(maps.Keys(failed)) {
+		say(
+			failed[reason],
+			"the agent goes on with its old configuration, as it cannot read the new one: "+reason,
+		)
 	}
 	say(restart, "restart the agent for what else changed for it in slurm.conf, gres.conf or cgroup.conf; "+
 		"prologs, epilogs and the HealthCheckProgram are in effect")

@@ -29,7 +29,9 @@ type unserved struct {
 }
 
 // NewClusterService makes the service of a controller.
-func NewClusterService(c *Controller) *ClusterService { return newService(&head{C: c}) }
+func NewClusterService(controller *Controller) *ClusterService {
+	return newService(&head{C: controller})
+}
 
 // newService makes the service of a head: the ledger's, or a supposed one.
 func newService(at *head) *ClusterService {

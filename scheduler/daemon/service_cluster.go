@@ -23,7 +23,7 @@ func (s *nodeCalls) ListNodes(
 	ctx context.Context,
 	req *apiv1.ListNodesRequest,
 ) (*apiv1.ListNodesReply, error) {
-	who, _, err := s.knownCaller(ctx)
+	caller, _, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -32,7 +32,7 @@ func (s *nodeCalls) ListNodes(
 		return nil, err
 	}
 	out := &apiv1.ListNodesReply{Now: int64(now)}
-	if s.private(privateNodes, who) {
+	if s.private(privateNodes, caller) {
 		return out, nil
 	}
 	planned := map[spec.NodeID]bool{}
@@ -43,10 +43,10 @@ func (s *nodeCalls) ListNodes(
 			}
 		}
 	}
-	add := func(n *state.Node) {
+	add := func(node *state.Node) {
 		out.Nodes = append(
 			out.Nodes,
-			wire.Node(view.State, n, s.nodeLive(req.GetMoment(), n), planned[n.ID]),
+			wire.Node(view.State, node, s.nodeLive(req.GetMoment(), node), planned[node.ID]),
 		)
 	}
 	if len(req.GetNodes()) == 0 {
@@ -57,7 +57,7 @@ func (s *nodeCalls) ListNodes(
 			return true
 		})
 		markReserved(view.State, now, out.Nodes)
-		s.hideHolders(view.State, who, out.Nodes)
+		s.hideHolders(view.State, caller, out.Nodes)
 		return out, nil
 	}
 	for _, expr := range req.GetNodes() {
@@ -66,27 +66,28 @@ func (s *nodeCalls) ListNodes(
 			return nil, spec.Refuse(spec.CodeInvalidNodeName, err.Error())
 		}
 		for _, name := range names {
-			if n := view.State.Node(name); n != nil && (req.GetFuture() || !wire.Future(n)) {
-				add(n)
+			if node := view.State.Node(name); node != nil &&
+				(req.GetFuture() || !wire.Future(node)) {
+				add(node)
 			} else {
 				out.Unknown = append(out.Unknown, name)
 			}
 		}
 	}
 	markReserved(view.State, now, out.Nodes)
-	s.hideHolders(view.State, who, out.Nodes)
+	s.hideHolders(view.State, caller, out.Nodes)
 	return out, nil
 }
 
 // hideHolders takes from nodes which jobs hold their devices and which their faults struck,
 // where the caller may not see these jobs. That a device is held stays.
-func (s *nodeCalls) hideHolders(st *state.State, who Caller, nodes []*apiv1.NodeInfo) {
-	if !s.private(privateJobs, who) {
+func (s *nodeCalls) hideHolders(cluster *state.State, caller Caller, nodes []*apiv1.NodeInfo) {
+	if !s.private(privateJobs, caller) {
 		return
 	}
-	sees := s.visibleTo(who)
+	sees := s.visibleTo(caller)
 	hidden := func(uid uint64) bool {
-		job := st.Job(spec.JobUID(uid))
+		job := cluster.Job(spec.JobUID(uid))
 		return uid != 0 && (job == nil || !sees(job))
 	}
 	for _, node := range nodes {
@@ -150,10 +151,10 @@ func powerCommand(req *apiv1.UpdateNodeRequest, names []string) scheduler.Comman
 }
 
 // nodeNames reads the names of nodes that there are; ALL is every node.
-func nodeNames(st *state.State, expr string) ([]string, error) {
+func nodeNames(cluster *state.State, expr string) ([]string, error) {
 	var names []string
 	if strings.EqualFold(expr, "all") {
-		st.Nodes.Range(func(_ uint64, node *state.Node) bool {
+		cluster.Nodes.Range(func(_ uint64, node *state.Node) bool {
 			if !node.Removed {
 				names = append(names, node.Spec.Name)
 			}
@@ -166,7 +167,7 @@ func nodeNames(st *state.State, expr string) ([]string, error) {
 		return nil, spec.Refuse(spec.CodeInvalidNodeName, err.Error())
 	}
 	for _, name := range names {
-		if st.Node(name) == nil {
+		if cluster.Node(name) == nil {
 			return nil, spec.Refuse(spec.CodeInvalidNodeName, name)
 		}
 	}
@@ -183,12 +184,12 @@ func (s *nodeCalls) UpdateNode(
 	if err != nil {
 		return nil, err
 	}
-	st := s.currentView().State
-	names, err := nodeNames(st, req.GetNodes())
+	cluster := s.currentView().State
+	names, err := nodeNames(cluster, req.GetNodes())
 	if err != nil {
 		return nil, err
 	}
-	cmd, err := nodeChanges(names, req.GetSet())
+	cmd, err := nodeChanges(cluster, names, req.GetSet())
 	if err != nil {
 		return nil, err
 	}
@@ -201,6 +202,7 @@ func (s *nodeCalls) UpdateNode(
 	if req.GetState() == "" && len(req.GetSet()) == 0 {
 		return nil, spec.Refuse(spec.CodeInvalidNodeState, req.GetState())
 	}
+	cmd.KeepInService = !strings.EqualFold(req.GetState(), "resume")
 	if req.GetReason() != "" {
 		cmd.Reason = &req.Reason
 	}
@@ -215,7 +217,7 @@ func (s *partitionCalls) ListPartitions(
 	ctx context.Context,
 	req *apiv1.ListPartitionsRequest,
 ) (*apiv1.ListPartitionsReply, error) {
-	who, _, err := s.knownCaller(ctx)
+	caller, _, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -223,20 +225,20 @@ func (s *partitionCalls) ListPartitions(
 	if err != nil {
 		return nil, err
 	}
-	st := view.State
+	cluster := view.State
 	out := &apiv1.ListPartitionsReply{Now: int64(now)}
-	if s.private(privatePartitions, who) {
+	if s.private(privatePartitions, caller) {
 		return out, nil
 	}
 	if len(req.GetPartitions()) == 0 {
-		for i := range st.Parts.List {
-			out.Partitions = append(out.Partitions, wire.Partition(st, &st.Parts.List[i]))
+		for i := range cluster.Parts.List {
+			out.Partitions = append(out.Partitions, wire.Partition(cluster, &cluster.Parts.List[i]))
 		}
 		return out, nil
 	}
 	for _, name := range req.GetPartitions() {
-		if p := st.Parts.Find(name); p != nil {
-			out.Partitions = append(out.Partitions, wire.Partition(st, p))
+		if partition := cluster.Parts.Find(name); partition != nil {
+			out.Partitions = append(out.Partitions, wire.Partition(cluster, partition))
 		} else {
 			out.Unknown = append(out.Unknown, name)
 		}
@@ -252,26 +254,26 @@ func (s *controllerCalls) GetConfig(
 	if _, _, err := s.knownCaller(ctx); err != nil {
 		return nil, err
 	}
-	st := s.C.View().State
+	cluster := s.C.View().State
 	out := &apiv1.GetConfigReply{
-		Cluster:    st.ClusterName,
+		Cluster:    cluster.ClusterName,
 		Version:    s.C.deps.Settings.Version,
 		BootTime:   int64(s.C.started),
 		Controller: s.C.deps.Settings.Host,
 		Now:        int64(s.C.deps.Clock.Now()),
-		NextJobId:  uint32(st.NextID),
+		NextJobId:  uint32(cluster.NextID),
 		SlurmConf:  s.C.deps.Settings.SlurmConf,
 		StateDir:   s.C.deps.Settings.StateDir,
 		Port:       s.C.deps.Settings.Port,
 		Log:        s.C.deps.Verbosity.describeLog(),
 	}
-	main := st.Config.MainTopology()
+	main := cluster.Config.MainTopology()
 	out.Topologies = []*apiv1.TopologyInfo{topologyInfo(&main)}
-	for i := range st.Config.Topologies {
-		out.Topologies = append(out.Topologies, topologyInfo(&st.Config.Topologies[i]))
+	for i := range cluster.Config.Topologies {
+		out.Topologies = append(out.Topologies, topologyInfo(&cluster.Config.Topologies[i]))
 	}
 	out.Topology = out.Topologies[0].GetSwitches()
-	for _, kv := range st.Config.Raw {
+	for _, kv := range cluster.Config.Raw {
 		out.Entries = append(
 			out.Entries,
 			&apiv1.ConfigEntry{Key: kv.Key, Value: kv.Value, Record: kv.Record},
@@ -308,22 +310,24 @@ func (s *controllerCalls) Reconfigure(
 	if err != nil {
 		return nil, err
 	}
-	cfg, warnings, err := s.C.deps.Reload()
+	config, warnings, err := s.C.deps.Reload()
 	if err != nil {
 		return nil, spec.Refuse(spec.CodeBadRequest, err.Error())
 	}
-	if cfg.ClusterName != s.C.View().State.ClusterName {
+	if config.ClusterName != s.C.View().State.ClusterName {
 		return nil, spec.Refuse(
 			spec.CodeBadRequest,
 			"ClusterName cannot change while the ledger lives",
 		)
 	}
-	cfg, err = s.C.writableConfig(cfg)
+	config, err = s.C.writableConfig(config)
 	if err != nil {
 		return nil, err
 	}
-	if old := s.C.View().State.Config; !sameConfig(old, cfg.KeepDynamic(old)) {
-		if rep := s.C.writer.commitCommand(ctx, &request{cmd: scheduler.Configure{Config: cfg}, actor: actor}); rep.err != nil {
+	if old := s.C.View().State.Config; !sameConfig(old, config.KeepDynamic(old)) {
+		if rep := s.C.writer.commitCommand(
+			ctx, &request{cmd: scheduler.Configure{Config: config}, actor: actor},
+		); rep.err != nil {
 			return nil, rep.err
 		}
 		for i := range old.FileNodes {
@@ -359,19 +363,25 @@ func (s *controllerCalls) Diag(
 	ctx context.Context,
 	req *apiv1.DiagRequest,
 ) (*apiv1.DiagReply, error) {
-	who, _, err := s.knownCaller(ctx)
+	caller, _, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
 	now := s.diagnose()
 	if req.GetAnew() {
-		if !s.isOperator(who) {
+		if !s.isOperator(caller) {
 			return nil, spec.Refuse(spec.CodeAccessDenied, "")
 		}
 		s.C.counted.Store(now)
 	}
 	if base := s.C.counted.Load(); base != nil {
-		return diagSince(base, now), nil
+		now = diagSince(base, now)
+	}
+	if s.private(privateJobs, caller) || s.private(privateUsage, caller) {
+		// How often somebody asks says when he works, and that he does.
+		now.Callers = slices.DeleteFunc(now.GetCallers(), func(figure *apiv1.CallFigure) bool {
+			return figure.GetName() != caller.User
+		})
 	}
 	return now, nil
 }
@@ -388,7 +398,7 @@ func (s *controllerCalls) diagnose() *apiv1.DiagReply {
 		}
 		return true
 	})
-	out := &apiv1.DiagReply{
+	diagReply := &apiv1.DiagReply{
 		Now:              int64(s.C.deps.Clock.Now()),
 		Seq:              view.State.Seq,
 		StartedAt:        int64(s.C.started),
@@ -418,38 +428,38 @@ func (s *controllerCalls) diagnose() *apiv1.DiagReply {
 	if s.C.deps.Calls != nil {
 		s.C.deps.Calls.EachMethod(func(name string, count, nanos uint64) {
 			figure := &apiv1.CallFigure{Name: name, Count: count, Nanos: nanos}
-			out.Methods = append(out.Methods, figure)
+			diagReply.Methods = append(diagReply.Methods, figure)
 		})
 		s.C.deps.Calls.EachUser(func(name string, count, nanos uint64) {
 			figure := &apiv1.CallFigure{Name: name, Count: count, Nanos: nanos}
-			out.Callers = append(out.Callers, figure)
+			diagReply.Callers = append(diagReply.Callers, figure)
 		})
 	}
 	byName := func(a, b *apiv1.CallFigure) int { return strings.Compare(a.GetName(), b.GetName()) }
-	slices.SortFunc(out.Methods, byName)
-	slices.SortFunc(out.Callers, byName)
-	return out
+	slices.SortFunc(diagReply.Methods, byName)
+	slices.SortFunc(diagReply.Callers, byName)
+	return diagReply
 }
 
 // diagSince is what has happened between two times. The longest pass is that since the
 // controller began, since it is not known when it was.
 func diagSince(base, now *apiv1.DiagReply) *apiv1.DiagReply {
-	out := proto.CloneOf(now)
-	out.StartedAt = base.GetNow()
-	out.JobsSubmitted -= base.GetJobsSubmitted()
-	out.JobsStarted -= base.GetJobsStarted()
-	out.JobsBackfilled -= base.GetJobsBackfilled()
-	out.JobsCompleted -= base.GetJobsCompleted()
-	out.JobsCancelled -= base.GetJobsCancelled()
-	out.JobsFailed -= base.GetJobsFailed()
-	out.Passes -= base.GetPasses()
-	out.QuickPasses -= base.GetQuickPasses()
-	out.PassTotal -= base.GetPassTotal()
-	out.DroppedProposals -= base.GetDroppedProposals()
-	out.StaleReports -= base.GetStaleReports()
-	out.Methods = callsSince(base.GetMethods(), out.GetMethods())
-	out.Callers = callsSince(base.GetCallers(), out.GetCallers())
-	return out
+	diagReply := proto.CloneOf(now)
+	diagReply.StartedAt = base.GetNow()
+	diagReply.JobsSubmitted -= base.GetJobsSubmitted()
+	diagReply.JobsStarted -= base.GetJobsStarted()
+	diagReply.JobsBackfilled -= base.GetJobsBackfilled()
+	diagReply.JobsCompleted -= base.GetJobsCompleted()
+	diagReply.JobsCancelled -= base.GetJobsCancelled()
+	diagReply.JobsFailed -= base.GetJobsFailed()
+	diagReply.Passes -= base.GetPasses()
+	diagReply.QuickPasses -= base.GetQuickPasses()
+	diagReply.PassTotal -= base.GetPassTotal()
+	diagReply.DroppedProposals -= base.GetDroppedProposals()
+	diagReply.StaleReports -= base.GetStaleReports()
+	diagReply.Methods = callsSince(base.GetMethods(), diagReply.GetMethods())
+	diagReply.Callers = callsSince(base.GetCallers(), diagReply.GetCallers())
+	return diagReply
 }
 
 // callsSince takes away what was counted before, and leaves out what was not called since.
@@ -458,33 +468,35 @@ func callsSince(base, now []*apiv1.CallFigure) []*apiv1.CallFigure {
 	for _, figure := range base {
 		before[figure.GetName()] = figure
 	}
-	var out []*apiv1.CallFigure
+	var callFigures []*apiv1.CallFigure
 	for _, figure := range now {
 		figure.Count -= before[figure.GetName()].GetCount()
 		figure.Nanos -= before[figure.GetName()].GetNanos()
 		if figure.GetCount() > 0 {
-			out = append(out, figure)
+			callFigures = append(callFigures, figure)
 		}
 	}
-	return out
+	return callFigures
 }
 
 // Ping tells that the controller is there.
 func (s *controllerCalls) Ping(context.Context, *apiv1.PingRequest) (*apiv1.PingReply, error) {
-	st := s.C.View().State
-	out := &apiv1.PingReply{
+	cluster := s.C.View().State
+	pingReply := &apiv1.PingReply{
 		Host:        s.C.deps.Settings.Host,
 		Role:        "leader",
 		Version:     s.C.deps.Settings.Version,
 		Now:         int64(s.C.deps.Clock.Now()),
-		Seq:         st.Seq,
-		Cluster:     st.ClusterName,
-		ClusterUuid: st.UUID[:],
+		Seq:         cluster.Seq,
+		Cluster:     cluster.ClusterName,
+		ClusterUuid: cluster.UUID[:],
 	}
-	for i := range st.Policy.Clusters {
-		out.Clusters = append(out.Clusters, wire.KnownCluster(&st.Policy.Clusters[i]))
+	for i := range cluster.Policy.Clusters {
+		pingReply.Clusters = append(
+			pingReply.Clusters, wire.KnownCluster(&cluster.Policy.Clusters[i]),
+		)
 	}
-	return out, nil
+	return pingReply, nil
 }
 
 // Shutdown ends the controller; jobs go on.
@@ -506,7 +518,7 @@ func (s *controllerCalls) Shutdown(
 
 // Why explains a job.
 func (s *jobCalls) Why(ctx context.Context, req *apiv1.WhyRequest) (*apiv1.WhyReply, error) {
-	who, _, err := s.knownCaller(ctx)
+	caller, _, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -514,14 +526,14 @@ func (s *jobCalls) Why(ctx context.Context, req *apiv1.WhyRequest) (*apiv1.WhyRe
 	if err != nil {
 		return nil, err
 	}
-	sees := s.visibleTo(who)
+	sees := s.visibleTo(caller)
 	list, err := visibleTargets(view.State, req.GetJob(), sees)
 	if err != nil {
 		return nil, err
 	}
 	job := view.State.Job(list[0].UID)
 	show := wire.NewShower(view, now, true)
-	out := &apiv1.WhyReply{
+	whyReply := &apiv1.WhyReply{
 		Job:       s.showJob(show, view, job),
 		Reason:    wire.Reason(job.Reason),
 		Now:       int64(now),
@@ -529,72 +541,74 @@ func (s *jobCalls) Why(ctx context.Context, req *apiv1.WhyRequest) (*apiv1.WhyRe
 		GpuFaults: wire.FaultsOf(view.State, job),
 	}
 	if job.State != spec.Pending {
-		return out, nil
+		return whyReply, nil
 	}
-	x, err := explain.Job(view, job, now)
+	explanation, err := explain.Job(view, job, now)
 	if err != nil {
 		return nil, err
 	}
-	out.PlannedStart = out.Job.PlannedStart
-	out.PlannedNodes = out.Job.PlannedNodes
-	out.PlannedEstimate = out.Job.PlannedEstimate
-	out.Ahead, out.Guarantee = int32(x.Ahead), x.Guarantee
-	out.Prediction, out.PromisedStart = predictionOf(view.State, job), int64(job.Promised)
-	out.EarlyStart = int64(x.Early)
-	out.Promises = promisesOf(view.State, job.Partition())
-	if x.Free != 0 && out.Reason.Until == 0 {
-		out.Reason.Until = int64(x.Free)
+	whyReply.PlannedStart = whyReply.Job.PlannedStart
+	whyReply.PlannedNodes = whyReply.Job.PlannedNodes
+	whyReply.PlannedEstimate = whyReply.Job.PlannedEstimate
+	whyReply.Ahead, whyReply.Guarantee = int32(explanation.Ahead), explanation.Guarantee
+	whyReply.Prediction, whyReply.PromisedStart = predictionOf(view.State, job), int64(job.Promised)
+	whyReply.EarlyStart = int64(explanation.Early)
+	whyReply.Promises = promisesOf(view.State, job.Partition())
+	if explanation.Free != 0 && whyReply.Reason.Until == 0 {
+		whyReply.Reason.Until = int64(explanation.Free)
 	}
-	if s.private(privateNodes, who) {
-		x.Nodes, x.Holds = nil, nil
+	if s.private(privateNodes, caller) {
+		explanation.Nodes, explanation.Holds = nil, nil
 	}
-	for i := range x.Holds {
-		h := &x.Holds[i]
-		out.Holds = append(
-			out.Holds,
+	for i := range explanation.Holds {
+		hold := &explanation.Holds[i]
+		whyReply.Holds = append(
+			whyReply.Holds,
 			&apiv1.WaitedHold{
-				Node:     h.Node,
-				Name:     h.Name(),
-				MilliCpu: h.MilliCPU,
-				Mem:      h.Mem,
-				Gpus:     uint32(len(h.GPUs)),
-				Since:    int64(h.Since),
+				Node:     hold.Node,
+				Name:     hold.Name(),
+				MilliCpu: hold.MilliCPU,
+				Mem:      hold.Mem,
+				Gpus:     uint32(len(hold.GPUs)),
+				Since:    int64(hold.Since),
 			},
 		)
 	}
-	for _, n := range x.Nodes {
-		out.Nodes = append(
-			out.Nodes,
+	for _, verdict := range explanation.Nodes {
+		whyReply.Nodes = append(
+			whyReply.Nodes,
 			&apiv1.NodeVerdict{
-				Nodes: hostlist.FoldSorted(n.Names),
-				Count: uint32(len(n.Names)),
-				Why:   n.Why,
-				Free:  n.Free,
-				Need:  n.Need,
+				Nodes: hostlist.FoldSorted(verdict.Names),
+				Count: uint32(len(verdict.Names)),
+				Why:   verdict.Why,
+				Free:  verdict.Free,
+				Need:  verdict.Need,
 			},
 		)
 	}
-	for _, uid := range x.Blockers {
+	for _, uid := range explanation.Blockers {
 		if b := view.State.Job(uid); b != nil && sees(b) {
-			out.Blockers = append(out.Blockers, show.Job(b))
+			whyReply.Blockers = append(whyReply.Blockers, show.Job(b))
 		}
 	}
-	for _, a := range x.Advice {
-		out.Advice = append(
-			out.Advice,
-			&apiv1.Advice{Change: a.Change, Start: int64(a.Start), Gain: int64(a.Gain)},
+	for _, advice := range explanation.Advice {
+		whyReply.Advice = append(
+			whyReply.Advice,
+			&apiv1.Advice{
+				Change: advice.Change, Start: int64(advice.Start), Gain: int64(advice.Gain),
+			},
 		)
 	}
-	return out, nil
+	return whyReply, nil
 }
 
 // promisesOf counts how the promised starts of a partition were kept; nil if none has come due.
-func promisesOf(st *state.State, partition string) *apiv1.PromisesKept {
-	for i := range st.Totals.Parts {
-		if st.Totals.Parts[i].Name != partition {
+func promisesOf(cluster *state.State, partition string) *apiv1.PromisesKept {
+	for i := range cluster.Totals.Parts {
+		if cluster.Totals.Parts[i].Name != partition {
 			continue
 		}
-		promises := &st.Totals.Parts[i].Promises
+		promises := &cluster.Totals.Parts[i].Promises
 		if promises.Kept+promises.Broken == 0 {
 			return nil
 		}
@@ -610,12 +624,12 @@ func promisesOf(st *state.State, partition string) *apiv1.PromisesKept {
 
 // predictionOf says how long a job will probably run; nil where no similar runs of
 // its user are known.
-func predictionOf(st *state.State, job *state.Job) *apiv1.RunPrediction {
+func predictionOf(cluster *state.State, job *state.Job) *apiv1.RunPrediction {
 	limit := job.Spec.Time.Limit
-	if partition := st.Parts.Find(job.Partition()); partition != nil {
+	if partition := cluster.Parts.Find(job.Partition()); partition != nil {
 		limit = partition.Spec.TimeLimit(limit)
 	}
-	prediction := predict.Run(st, job, limit)
+	prediction := predict.Run(cluster, job, limit)
 	if !prediction.Known() {
 		return nil
 	}

@@ -20,36 +20,36 @@ const (
 // cronOwner is the user whose crontab a request is about; only some may name another.
 func (s *crontabCalls) cronOwner(
 	ctx context.Context,
-	who Caller,
+	caller Caller,
 	name string,
 	others bool,
 ) (Caller, error) {
-	if name == "" || name == who.User {
-		if who.NoUID {
-			return who, spec.Refuse(
+	if name == "" || name == caller.User {
+		if caller.NoUID {
+			return caller, spec.Refuse(
 				spec.CodeInvalidUser,
 				"an administrator's certificate names no user: say whose crontab it is (-u)",
 			)
 		}
-		return who, nil
+		return caller, nil
 	}
 	if !others {
-		return who, spec.Refuse(
+		return caller, spec.Refuse(
 			spec.CodeAccessDenied,
 			"the crontab of another user is for administrators",
 		)
 	}
 	uid, gid, ok := s.C.deps.Directory.User(ctx, name)
 	if !ok {
-		return who, spec.Refuse(
+		return caller, spec.Refuse(
 			spec.CodeInvalidUser,
 			fmt.Sprintf("there is no user %q on the controller's host", name),
 		)
 	}
-	if uid == 0 && !who.Admin {
-		return who, spec.Refuse(spec.CodeAccessDenied, "the crontab of root is for root")
+	if uid == 0 && !caller.Admin {
+		return caller, spec.Refuse(spec.CodeAccessDenied, "the crontab of root is for root")
 	}
-	return Caller{UID: uid, GID: gid, User: name, Host: who.Host}, nil
+	return Caller{UID: uid, GID: gid, User: name, Host: caller.Host}, nil
 }
 
 // GetCrontab shows the crontab of the caller, or of another user.
@@ -57,23 +57,23 @@ func (s *crontabCalls) GetCrontab(
 	ctx context.Context,
 	req *apiv1.GetCrontabRequest,
 ) (*apiv1.GetCrontabReply, error) {
-	who, _, err := s.knownCaller(ctx)
+	caller, _, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
-	owner, err := s.cronOwner(ctx, who, req.GetUser(), s.isOperator(who))
+	owner, err := s.cronOwner(ctx, caller, req.GetUser(), s.isOperator(caller))
 	if err != nil {
 		return nil, err
 	}
-	st := s.C.View().State
-	if !st.Config.Scrontab {
+	cluster := s.C.View().State
+	if !cluster.Config.Scrontab {
 		return nil, spec.Refuse(
 			spec.CodeDisabled,
 			"crontabs are off here; ScronParameters=enable in slurm.conf turns them on",
 		)
 	}
 	out := &apiv1.GetCrontabReply{User: owner.User}
-	if table := st.Crontab(owner.UID); table != nil {
+	if table := cluster.Crontab(owner.UID); table != nil {
 		out.Text = table.Text
 	}
 	return out, nil
@@ -85,11 +85,11 @@ func (s *crontabCalls) PutCrontab(
 	ctx context.Context,
 	req *apiv1.PutCrontabRequest,
 ) (*apiv1.PutCrontabReply, error) {
-	who, actor, err := s.knownCaller(ctx)
+	caller, actor, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
-	owner, err := s.cronOwner(ctx, who, req.GetUser(), s.isAdministrator(who))
+	owner, err := s.cronOwner(ctx, caller, req.GetUser(), s.isAdministrator(caller))
 	if err != nil {
 		return nil, err
 	}

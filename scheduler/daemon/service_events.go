@@ -105,7 +105,7 @@ func (s *eventCalls) Events(
 	req *apiv1.EventsRequest,
 	stream service.Cluster_EventsServer,
 ) error {
-	who, _, err := s.knownCaller(stream.Context())
+	caller, _, err := s.knownCaller(stream.Context())
 	if err != nil {
 		return err
 	}
@@ -113,20 +113,20 @@ func (s *eventCalls) Events(
 	if err != nil {
 		return err
 	}
-	if req.GetAudit() && !s.isOperator(who) {
+	if req.GetAudit() && !s.isOperator(caller) {
 		return spec.Refuse(
 			spec.CodeAccessDenied,
 			"the audit trail is for operators; muster events shows what you may see",
 		)
 	}
-	leave, err := s.C.readers.enterReader(who.User)
+	leave, err := s.C.readers.enterReader(caller.User)
 	if err != nil {
 		return err
 	}
 	defer leave()
 	teller := &eventTeller{
 		s:      s.authority,
-		who:    who,
+		who:    caller,
 		filter: filter,
 		stream: stream,
 		until:  spec.Instant(req.GetUntil()),
@@ -192,8 +192,8 @@ func (t *eventTeller) findBeginning(req *apiv1.EventsRequest) error {
 		t.from = known.last + 1
 	}
 	t.told = t.from - 1
-	if st := controller.View().State; st.Seq == t.from-1 {
-		t.jobs, t.seq = newEventJobs(st), st.Seq
+	if cluster := controller.View().State; cluster.Seq == t.from-1 {
+		t.jobs, t.seq = newEventJobs(cluster), cluster.Seq
 		return nil
 	}
 	return t.beginPast()
@@ -289,20 +289,20 @@ func (t *eventTeller) readBatch() error {
 	}
 	see := t.s.eventSight(t.who)
 	for i := range batch {
-		env := &batch[i]
-		if env.Seq <= t.seq {
+		envelope := &batch[i]
+		if envelope.Seq <= t.seq {
 			continue // of a batch in whose middle this began
 		}
-		t.over = t.until != 0 && env.At >= t.until
+		t.over = t.until != 0 && envelope.At >= t.until
 		if t.over {
 			return nil
 		}
-		t.seq = env.Seq
-		t.jobs.noteEvent(env.Event)
-		if env.Seq >= t.from {
-			t.take(env, &see)
+		t.seq = envelope.Seq
+		t.jobs.noteEvent(envelope.Event)
+		if envelope.Seq >= t.from {
+			t.take(envelope, &see)
 		}
-		t.jobs.forgetEnded(env.Event)
+		t.jobs.forgetEnded(envelope.Event)
 	}
 	if t.seq >= max(t.told, t.from)+tellProgressAfter {
 		t.endMessage(t.seq)
@@ -311,19 +311,19 @@ func (t *eventTeller) readBatch() error {
 }
 
 // take adds what the caller may see of an event, and wants to.
-func (t *eventTeller) take(env *event.Envelope, see *eventSight) {
-	topic := wire.TopicOf(env.Event.Kind())
-	if !see.topic[topic] || !t.filter.takesKind(env.Event.Kind()) {
+func (t *eventTeller) take(envelope *event.Envelope, see *eventSight) {
+	topic := wire.TopicOf(envelope.Event.Kind())
+	if !see.topic[topic] || !t.filter.takesKind(envelope.Event.Kind()) {
 		return
 	}
 	name := func(uid spec.JobUID) string {
-		j, ok := t.jobs.findJob(uid)
-		if !ok || !see.job(j.owner, j.account) {
+		job, ok := t.jobs.findJob(uid)
+		if !ok || !see.job(job.owner, job.account) {
 			return ""
 		}
-		return j.displayName()
+		return job.displayName()
 	}
-	for _, part := range wire.EventParts(env.Event, name) {
+	for _, part := range wire.EventParts(envelope.Event, name) {
 		var job *eventJob
 		if topic == wire.TopicJob {
 			j, ok := t.jobs.findJob(part.Job)
@@ -336,18 +336,18 @@ func (t *eventTeller) take(env *event.Envelope, see *eventSight) {
 			!slices.Contains(t.jobs.usersOf(part.Reservation), t.who.User) {
 			continue
 		}
-		if !t.filter.passesEvent(env, &part, job) {
+		if !t.filter.passesEvent(envelope, &part, job) {
 			continue
 		}
-		info := eventInfo(env, &part, job)
+		info := eventInfo(envelope, &part, job)
 		if t.audit {
-			info.Host = env.Actor.Host
+			info.Host = envelope.Actor.Host
 		}
 		t.out.Events = append(t.out.Events, info)
 		t.size += proto.Size(info)
 		if t.size >= eventBytesAtOnce || len(t.out.Events) >= maxEventsAtOnce {
 			// Another part of this event may follow: it has not been told whole.
-			t.endMessage(env.Seq - 1)
+			t.endMessage(envelope.Seq - 1)
 		}
 	}
 }
@@ -356,11 +356,11 @@ func (t *eventTeller) take(env *event.Envelope, see *eventSight) {
 // with it.
 func (t *eventTeller) endMessage(seq uint64) {
 	state := t.s.C.View().State
-	m := t.out
-	m.Seq = seq
-	m.Epoch = state.EpochAt(seq)
-	m.HeadSeq = state.Seq
-	t.ready = append(t.ready, m)
+	message := t.out
+	message.Seq = seq
+	message.Epoch = state.EpochAt(seq)
+	message.HeadSeq = state.Seq
+	t.ready = append(t.ready, message)
 	t.out = &apiv1.EventsReply{}
 	t.size = 0
 	t.told = seq
@@ -369,9 +369,9 @@ func (t *eventTeller) endMessage(seq uint64) {
 // sendReady hands on what is complete.
 func (t *eventTeller) sendReady(ctx context.Context) error {
 	for len(t.ready) > 0 {
-		m := t.ready[0]
+		message := t.ready[0]
 		t.ready = t.ready[1:]
-		if err := t.sendMessage(ctx, m); err != nil {
+		if err := t.sendMessage(ctx, message); err != nil {
 			return err
 		}
 	}
@@ -380,9 +380,9 @@ func (t *eventTeller) sendReady(ctx context.Context) error {
 
 // sendMessage waits for the caller to take a message. One who takes his time does not keep
 // an old state in memory meanwhile.
-func (t *eventTeller) sendMessage(ctx context.Context, m *apiv1.EventsReply) error {
+func (t *eventTeller) sendMessage(ctx context.Context, message *apiv1.EventsReply) error {
 	sent := make(chan error, 1)
-	go func() { sent <- t.stream.Send(m) }()
+	go func() { sent <- t.stream.Send(message) }()
 	slow, stop := t.s.C.deps.Clock.After(patientReader)
 	defer stop()
 	select {
@@ -395,15 +395,15 @@ func (t *eventTeller) sendMessage(ctx context.Context, m *apiv1.EventsReply) err
 	return <-sent
 }
 
-func eventInfo(env *event.Envelope, part *wire.EventPart, job *eventJob) *apiv1.EventInfo {
+func eventInfo(envelope *event.Envelope, part *wire.EventPart, job *eventJob) *apiv1.EventInfo {
 	out := &apiv1.EventInfo{
-		Seq:       env.Seq,
-		At:        int64(env.At),
-		Kind:      env.Event.Kind().String(),
-		ActorKind: wire.ActorKindName(env.Actor.Kind),
-		Actor:     env.Actor.Name,
-		Command:   env.Cause.Command,
-		CauseSeq:  env.Cause.Seq,
+		Seq:       envelope.Seq,
+		At:        int64(envelope.At),
+		Kind:      envelope.Event.Kind().String(),
+		ActorKind: wire.ActorKindName(envelope.Actor.Kind),
+		Actor:     envelope.Actor.Name,
+		Command:   envelope.Cause.Command,
+		CauseSeq:  envelope.Cause.Seq,
 		Nodes:     part.Nodes,
 		Fields:    part.Fields,
 	}
@@ -424,17 +424,19 @@ type eventSight struct {
 }
 
 // eventSight asks the functions that guard the other calls.
-func (s *authority) eventSight(who Caller) eventSight {
-	out := eventSight{job: s.seesOwned(who), ownReservations: s.private(privateReservations, who)}
-	out.topic[wire.TopicCluster] = true
-	out.topic[wire.TopicJob] = true         // by the job
-	out.topic[wire.TopicReservation] = true // by the reservation
-	out.topic[wire.TopicNode] = !s.private(privateNodes, who)
-	out.topic[wire.TopicPartition] = !s.private(privatePartitions, who)
-	out.topic[wire.TopicUse] = !s.private(privateUsage, who)
-	out.topic[wire.TopicPolicy] = s.isOperator(who)
-	out.topic[wire.TopicSecret] = s.isAdministrator(who)
-	return out
+func (s *authority) eventSight(caller Caller) eventSight {
+	sight := eventSight{
+		job: s.seesOwned(caller), ownReservations: s.private(privateReservations, caller),
+	}
+	sight.topic[wire.TopicCluster] = true
+	sight.topic[wire.TopicJob] = true         // by the job
+	sight.topic[wire.TopicReservation] = true // by the reservation
+	sight.topic[wire.TopicNode] = !s.private(privateNodes, caller)
+	sight.topic[wire.TopicPartition] = !s.private(privatePartitions, caller)
+	sight.topic[wire.TopicUse] = !s.private(privateUsage, caller)
+	sight.topic[wire.TopicPolicy] = s.isOperator(caller)
+	sight.topic[wire.TopicSecret] = s.isAdministrator(caller)
+	return sight
 }
 
 // eventFilter is what a caller wants to see.
@@ -459,7 +461,7 @@ func newEventFilter(req *apiv1.EventsRequest) (*eventFilter, error) {
 			"follow goes on for ever: leave out its end, or follow",
 		)
 	}
-	out := &eventFilter{users: req.GetUsers(), actors: req.GetActors()}
+	filter := &eventFilter{users: req.GetUsers(), actors: req.GetActors()}
 	for _, text := range req.GetJobs() {
 		number, task, isTask := strings.Cut(text, "_")
 		id, err := strconv.ParseUint(number, 10, 32)
@@ -470,26 +472,26 @@ func newEventFilter(req *apiv1.EventsRequest) (*eventFilter, error) {
 		if err != nil || id == 0 {
 			return nil, spec.Refuse(spec.CodeInvalidJobID, "job "+text+": expected 12, 36 or 36_7")
 		}
-		out.jobs = append(out.jobs, want)
+		filter.jobs = append(filter.jobs, want)
 	}
 	for _, expr := range req.GetNodes() {
 		names, err := hostlist.Expand(expr)
 		if err != nil {
 			return nil, spec.Refuse(spec.CodeInvalidNodeName, err.Error())
 		}
-		if out.nodes == nil {
-			out.nodes = map[string]bool{}
+		if filter.nodes == nil {
+			filter.nodes = map[string]bool{}
 		}
 		for _, name := range names {
-			out.nodes[name] = true
+			filter.nodes[name] = true
 		}
 	}
 	for _, word := range req.GetKinds() {
-		if err := out.addKinds(word); err != nil {
+		if err := filter.addKinds(word); err != nil {
 			return nil, err
 		}
 	}
-	return out, nil
+	return filter, nil
 }
 
 // addKinds lets the kinds through whose name is a word or begins with it.
@@ -514,16 +516,20 @@ func (f *eventFilter) addKinds(word string) error {
 func (f *eventFilter) takesKind(k event.Kind) bool { return f.kinds == nil || f.kinds[k] }
 
 // passesEvent tells whether an event is of the jobs, users and nodes that are wanted.
-func (f *eventFilter) passesEvent(env *event.Envelope, part *wire.EventPart, job *eventJob) bool {
+func (f *eventFilter) passesEvent(
+	envelope *event.Envelope, part *wire.EventPart, job *eventJob,
+) bool {
 	if len(f.jobs) > 0 && (job == nil || !slices.ContainsFunc(f.jobs, job.isWanted)) {
 		return false
 	}
 	if len(f.users) > 0 &&
-		!slices.ContainsFunc(f.users, func(u string) bool { return concernsUser(env, job, u) }) {
+		!slices.ContainsFunc(f.users, func(u string) bool {
+			return concernsUser(envelope, job, u)
+		}) {
 		return false
 	}
 	if len(f.actors) > 0 &&
-		!slices.ContainsFunc(f.actors, func(a string) bool { return actedBy(&env.Actor, a) }) {
+		!slices.ContainsFunc(f.actors, func(a string) bool { return actedBy(&envelope.Actor, a) }) {
 		return false
 	}
 	return f.nodes == nil ||
@@ -539,11 +545,11 @@ func (j *eventJob) isWanted(want wantedJob) bool {
 }
 
 // concernsUser tells whether a user, by name or number, acted or owns the job.
-func concernsUser(env *event.Envelope, job *eventJob, user string) bool {
+func concernsUser(envelope *event.Envelope, job *eventJob, user string) bool {
 	if job != nil && (job.user == user || strconv.FormatUint(uint64(job.owner), 10) == user) {
 		return true
 	}
-	return env.Actor.Kind == event.ActorUser && actedBy(&env.Actor, user)
+	return envelope.Actor.Kind == event.ActorUser && actedBy(&envelope.Actor, user)
 }
 
 // actedBy tells whether an actor is the one of a name, or a user of a number; the

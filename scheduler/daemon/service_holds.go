@@ -37,11 +37,11 @@ func (s *holdCalls) HoldNode(
 	if done.err != nil {
 		return nil, done.err
 	}
-	st := s.C.View().State
-	out := &apiv1.HoldNodeReply{Drained: done.res.Message, Seq: st.Seq}
-	if n := st.Node(req.GetNode()); n != nil {
-		if at, ok := n.HoldAt(cmd.Hold.ID); ok {
-			out.Hold = wire.ForeignHold(&n.Holds[at])
+	cluster := s.C.View().State
+	out := &apiv1.HoldNodeReply{Drained: done.res.Message, Seq: done.seq}
+	if node := cluster.Node(req.GetNode()); node != nil {
+		if at, ok := node.HoldAt(cmd.Hold.ID); ok {
+			out.Hold = wire.ForeignHold(&node.Holds[at])
 		}
 	}
 	return out, nil
@@ -57,10 +57,11 @@ func (s *holdCalls) ReleaseHold(
 		return nil, err
 	}
 	cmd := scheduler.ReleaseForeignHold{Node: req.GetNode(), ID: req.GetId(), Why: req.GetWhy()}
-	if err := s.C.writer.commitCommand(ctx, &request{cmd: cmd, actor: actor}).err; err != nil {
-		return nil, err
+	done := s.C.writer.commitCommand(ctx, &request{cmd: cmd, actor: actor})
+	if done.err != nil {
+		return nil, done.err
 	}
-	return &apiv1.ReleaseHoldReply{Seq: s.C.View().State.Seq}, nil
+	return &apiv1.ReleaseHoldReply{Seq: done.seq}, nil
 }
 
 // ListHolds tells what other schedulers hold, and what is free for them.
@@ -71,16 +72,18 @@ func (s *holdCalls) ListHolds(
 	if _, err := s.connectorCaller(ctx); err != nil {
 		return nil, err
 	}
-	st := s.C.View().State
-	out := &apiv1.ListHoldsReply{Seq: st.Seq}
+	cluster := s.C.View().State
+	out := &apiv1.ListHoldsReply{Seq: cluster.Seq}
 	// Reservations open and close nodes by the clock, without an event.
-	if req.GetUnlessSeq() == st.Seq && len(st.Reservations) == 0 {
+	if req.GetUnlessSeq() == cluster.Seq && len(cluster.Reservations) == 0 {
 		out.Unchanged = true
 		return out, nil
 	}
 	now := s.C.deps.Clock.Now()
-	for _, n := range copilot.Nodes(st, func(n *state.Node) bool { return scheduler.OpenToHolds(st, now, n) == nil }) {
-		out.Nodes = append(out.Nodes, heldNode(st, st.Node(n.Name), &n))
+	for _, node := range copilot.Nodes(cluster, func(n *state.Node) bool {
+		return scheduler.OpenToHolds(cluster, now, n) == nil
+	}) {
+		out.Nodes = append(out.Nodes, heldNode(cluster, cluster.Node(node.Name), &node))
 	}
 	return out, nil
 }
@@ -166,20 +169,20 @@ type sentNode struct {
 // listChanges are the nodes that are not as they were told. Records of a published
 // state are never changed in place, so that one that is still the same is skipped,
 // unless a reservation or the configuration may have changed what it means.
-func (w *holdWatch) listChanges(st *state.State, now spec.Instant) *apiv1.WatchHoldsReply {
-	out := &apiv1.WatchHoldsReply{Seq: st.Seq}
-	calm := w.was != nil && len(w.was.Reservations) == 0 && len(st.Reservations) == 0 &&
-		w.was.Config == st.Config
-	w.was = st
+func (w *holdWatch) listChanges(cluster *state.State, now spec.Instant) *apiv1.WatchHoldsReply {
+	out := &apiv1.WatchHoldsReply{Seq: cluster.Seq}
+	calm := w.was != nil && len(w.was.Reservations) == 0 && len(cluster.Reservations) == 0 &&
+		w.was.Config == cluster.Config
+	w.was = cluster
 	there := 0
-	st.Nodes.Range(func(_ uint64, node *state.Node) bool {
+	cluster.Nodes.Range(func(_ uint64, node *state.Node) bool {
 		there++
 		old, ok := w.sent[node.Spec.Name]
 		if calm && ok && old.record == node {
 			return true
 		}
-		free := copilot.NodeOf(st, node, scheduler.OpenToHolds(st, now, node) == nil)
-		told := heldNode(st, node, &free)
+		free := copilot.NodeOf(cluster, node, scheduler.OpenToHolds(cluster, now, node) == nil)
+		told := heldNode(cluster, node, &free)
 		if !ok || !proto.Equal(told, old.told) {
 			out.Nodes = append(out.Nodes, told)
 		}
@@ -188,7 +191,7 @@ func (w *holdWatch) listChanges(st *state.State, now spec.Instant) *apiv1.WatchH
 	})
 	if there < len(w.sent) {
 		for name := range w.sent {
-			if st.Node(name) == nil {
+			if cluster.Node(name) == nil {
 				out.Gone = append(out.Gone, name)
 				delete(w.sent, name)
 			}
@@ -202,7 +205,7 @@ func (w *holdWatch) listChanges(st *state.State, now spec.Instant) *apiv1.WatchH
 	return out
 }
 
-func heldNode(st *state.State, node *state.Node, free *copilot.Node) *apiv1.HeldNode {
+func heldNode(cluster *state.State, node *state.Node, free *copilot.Node) *apiv1.HeldNode {
 	out := &apiv1.HeldNode{
 		Name:       free.Name,
 		Open:       free.Open,
@@ -224,7 +227,7 @@ func heldNode(st *state.State, node *state.Node, free *copilot.Node) *apiv1.Held
 		func(a, b *apiv1.GpuCount) int { return cmp.Compare(a.GetType(), b.GetType()) },
 	)
 	for _, uid := range node.Jobs {
-		job := st.Job(uid)
+		job := cluster.Job(uid)
 		if job.Spec.Runner() == spec.ByKubelets {
 			alloc := &job.Alloc.Nodes[job.Alloc.Index(node.ID)]
 			out.PodCpus += int64(alloc.CPUs.Count())

@@ -25,16 +25,16 @@ const defaultToken = spec.Day
 // machine vouches for its users, so this is not done from one: who has taken a
 // login host could bring further ones in, to stay.
 func (s *authority) requireKeeper(ctx context.Context) (event.Actor, error) {
-	who, actor, err := s.knownCaller(ctx)
+	caller, actor, err := s.knownCaller(ctx)
 	switch {
 	case err != nil:
 		return actor, err
-	case !s.isAdministrator(who):
+	case !s.isAdministrator(caller):
 		return actor, spec.Refuse(
 			spec.CodeAccessDenied,
 			"only administrators add and revoke machines",
 		)
-	case who.FromElsewhere():
+	case caller.FromElsewhere():
 		return actor, spec.Refuse(
 			spec.CodeAccessDenied,
 			"hosts are admitted and removed on the controller's host, or with an administrator's certificate",
@@ -52,14 +52,15 @@ func (s *tokenCalls) CreateToken(
 	if err != nil {
 		return nil, err
 	}
-	st, name := s.C.View().State, req.GetNode()
-	switch known := st.Node(name) != nil; {
+	cluster, name := s.C.View().State, req.GetNode()
+	switch known := cluster.Node(name) != nil; {
 	case req.GetLogin() && hostlist.CheckName(name) != nil:
 		return nil, spec.Refuse(
 			spec.CodeInvalidNodeName,
 			fmt.Sprintf("%q cannot be the name of a host", name),
 		)
-	case !req.GetLogin() && !known && (st.Config.MaxNodes == 0 || hostlist.CheckName(name) != nil):
+	case !req.GetLogin() && !known &&
+		(cluster.Config.MaxNodes == 0 || hostlist.CheckName(name) != nil):
 		return nil, spec.Refuse(
 			spec.CodeInvalidNodeName,
 			fmt.Sprintf("%q is not in the configuration", name),
@@ -90,11 +91,11 @@ func (s *tokenCalls) ListHosts(
 	ctx context.Context,
 	_ *apiv1.ListHostsRequest,
 ) (*apiv1.ListHostsReply, error) {
-	who, _, err := s.knownCaller(ctx)
+	caller, _, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
-	withSerials := s.isAdministrator(who)
+	withSerials := s.isAdministrator(caller)
 	now := s.C.deps.Clock.Now()
 	out := &apiv1.ListHostsReply{Now: int64(now)}
 	for _, cert := range s.C.View().State.Access.Certs {
@@ -109,13 +110,13 @@ func (s *tokenCalls) ListHosts(
 	return out, nil
 }
 
-func hostInfo(c state.Cert) *apiv1.HostInfo {
+func hostInfo(cert state.Cert) *apiv1.HostInfo {
 	return &apiv1.HostInfo{
-		Name:    c.Name,
-		Role:    c.Role,
-		Serial:  c.Serial,
-		Expires: int64(c.Expires),
-		Revoked: c.Revoked,
+		Name:    cert.Name,
+		Role:    cert.Role,
+		Serial:  cert.Serial,
+		Expires: int64(cert.Expires),
+		Revoked: cert.Revoked,
 	}
 }
 
@@ -159,11 +160,11 @@ func (s *tokenCalls) RevokeHost(
 
 // revokedCertificates are the certificates that agents must refuse though they have not expired.
 func (c *Controller) revokedCertificates() *apiv1.Revoked {
-	out, now := &apiv1.Revoked{}, c.deps.Clock.Now()
-	for _, x := range c.View().State.Access.Certs {
-		if x.Revoked && x.Expires > now {
-			out.Serials = append(out.Serials, x.Serial)
+	revoked, now := &apiv1.Revoked{}, c.deps.Clock.Now()
+	for _, cert := range c.View().State.Access.Certs {
+		if cert.Revoked && cert.Expires > now {
+			revoked.Serials = append(revoked.Serials, cert.Serial)
 		}
 	}
-	return out
+	return revoked
 }

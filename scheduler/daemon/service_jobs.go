@@ -25,36 +25,36 @@ import (
 
 // knownCaller refuses those who are nobody here.
 func (s *authority) knownCaller(ctx context.Context) (Caller, event.Actor, error) {
-	who := s.C.deps.Identify(ctx)
-	if who.User == "" {
-		return who, event.Actor{}, spec.Refuse(
+	caller := s.C.deps.Identify(ctx)
+	if caller.User == "" {
+		return caller, event.Actor{}, spec.Refuse(
 			spec.CodeAccessDenied,
 			"this connection proves no user",
 		)
 	}
-	return who, event.Actor{
+	return caller, event.Actor{
 		Kind: event.ActorUser,
-		UID:  who.UID,
-		Name: who.User,
-		Host: who.Host,
+		UID:  caller.UID,
+		Name: caller.User,
+		Host: caller.Host,
 	}, nil
 }
 
 // mayChange tells whether a caller may change a job: its owner, an operator, or a
 // coordinator of its account.
-func (s *authority) mayChange(who Caller, j *state.Job) bool {
-	return s.mayOwned(who, j.Spec.UID, j.Spec.Account)
+func (s *authority) mayChange(caller Caller, job *state.Job) bool {
+	return s.mayOwned(caller, job.Spec.UID, job.Spec.Account)
 }
 
 // mayOwned is may for a job of which only the owner and the account are known.
-func (s *authority) mayOwned(who Caller, owner uint32, account string) bool {
-	return owner == who.UID || s.isOperator(who) || s.isCoordinator(who, account)
+func (s *authority) mayOwned(caller Caller, owner uint32, account string) bool {
+	return owner == caller.UID || s.isOperator(caller) || s.isCoordinator(caller, account)
 }
 
 // isCoordinator tells whether a caller is a coordinator of an account or of one
 // above it.
-func (s *authority) isCoordinator(who Caller, account string) bool {
-	if who.Limited {
+func (s *authority) isCoordinator(caller Caller, account string) bool {
+	if caller.Limited {
 		return false
 	}
 	for account != "" {
@@ -62,7 +62,7 @@ func (s *authority) isCoordinator(who Caller, account string) bool {
 		if a == nil {
 			return false
 		}
-		if slices.Contains(a.Coordinators, who.User) {
+		if slices.Contains(a.Coordinators, caller.User) {
 			return true
 		}
 		account = a.Parent
@@ -84,11 +84,11 @@ const (
 // has seen it.
 func (s *submitCalls) makeSubmission(
 	ctx context.Context,
-	who Caller,
+	caller Caller,
 	req *apiv1.SubmitRequest,
 	cron bool,
 ) (*prepared, error) {
-	if who.NoUID {
+	if caller.NoUID {
 		return nil, spec.Refuse(
 			spec.CodeAccessDenied,
 			"a certificate of an administrator or a token of root names no user to run jobs as: name one (REST: X-SLURM-USER-NAME)",
@@ -105,15 +105,19 @@ func (s *submitCalls) makeSubmission(
 	if err != nil {
 		return nil, err
 	}
-	s.setOwner(ctx, who, jobSpec)
-	if err := s.mayAsk(who, jobSpec); err != nil {
+	owner, err := s.ownerOf(ctx, caller, req.GetOwner())
+	if err != nil {
+		return nil, err
+	}
+	s.setOwner(ctx, owner, jobSpec)
+	if err := s.mayAsk(caller, jobSpec); err != nil {
 		return nil, err
 	}
 	component := -1
 	if len(req.GetRest()) > 0 {
 		component = 0
 	}
-	judged, verdict, err := s.judgeSubmission(ctx, who, jobSpec, req, component, cron)
+	judged, verdict, err := s.judgeSubmission(ctx, caller, jobSpec, req, component, cron)
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +128,7 @@ func (s *submitCalls) makeSubmission(
 		}
 	}
 	out := &prepared{spec: jobSpec, said: verdict.User, changed: verdict.Changed}
-	out.blobs, err = s.takeContents(who, jobSpec, judged)
+	out.blobs, err = s.takeContents(caller, jobSpec, judged)
 	if err != nil {
 		return nil, err
 	}
@@ -134,12 +138,38 @@ func (s *submitCalls) makeSubmission(
 	return out, nil
 }
 
+// ownerOf is whom a job is submitted for: the caller, unless an administrator names another.
+func (s *submitCalls) ownerOf(
+	ctx context.Context, caller Caller, asked *apiv1.JobOwner,
+) (Caller, error) {
+	if asked == nil {
+		return caller, nil
+	}
+	if !s.isAdministrator(caller) {
+		return caller, spec.Refuse(
+			spec.CodeAccessDenied, "only administrators submit jobs for others",
+		)
+	}
+	owner := Caller{UID: caller.UID, GID: caller.GID, User: caller.User}
+	if name := asked.GetUser(); name != "" {
+		uid, gid, known := s.C.deps.Directory.User(ctx, name)
+		if !known {
+			return caller, spec.Refuse(spec.CodeInvalidUser, name)
+		}
+		owner = Caller{UID: uid, GID: gid, User: name}
+	}
+	if asked.Gid != nil {
+		owner.GID = asked.GetGid()
+	}
+	return owner, nil
+}
+
 // setOwner says who a job belongs to.
-func (s *submitCalls) setOwner(ctx context.Context, who Caller, jobSpec *spec.JobSpec) {
-	jobSpec.UID = who.UID
-	jobSpec.GID = who.GID
-	jobSpec.User = who.User
-	jobSpec.Group, jobSpec.Groups = s.C.deps.Directory.Groups(ctx, who.User, who.GID)
+func (s *submitCalls) setOwner(ctx context.Context, caller Caller, jobSpec *spec.JobSpec) {
+	jobSpec.UID = caller.UID
+	jobSpec.GID = caller.GID
+	jobSpec.User = caller.User
+	jobSpec.Group, jobSpec.Groups = s.C.deps.Directory.Groups(ctx, caller.User, caller.GID)
 }
 
 // rereadJob reads what the site's script made of a job, which stays that of its user.
@@ -162,7 +192,7 @@ func (s *submitCalls) rereadJob(asked *spec.JobSpec, changed *apiv1.JobSpec) (*s
 // takeContents notes the hashes of a submission's script and environment, and gives what has
 // to be stored of them.
 func (s *submitCalls) takeContents(
-	who Caller,
+	caller Caller,
 	jobSpec *spec.JobSpec,
 	req *apiv1.SubmitRequest,
 ) ([]content, error) {
@@ -185,7 +215,7 @@ func (s *submitCalls) takeContents(
 			)
 		}
 		var err error
-		*b.to, err = s.content(who, b.in)
+		*b.to, err = s.content(caller, b.in)
 		if err != nil {
 			return nil, err
 		}
@@ -199,7 +229,7 @@ func (s *submitCalls) takeContents(
 // content is the hash of a blob that was sent, or that its sender sent before
 // with a request that was accepted. What others have sent is unknown to him: the
 // answer would tell whether a guess of their script is right.
-func (s *submitCalls) content(who Caller, blob *apiv1.Blob) (spec.Hash, error) {
+func (s *submitCalls) content(caller Caller, blob *apiv1.Blob) (spec.Hash, error) {
 	if len(blob.GetData()) > 0 {
 		return s.C.recent.hashOf(blob.GetData()), nil
 	}
@@ -208,7 +238,7 @@ func (s *submitCalls) content(who Caller, blob *apiv1.Blob) (spec.Hash, error) {
 		return hash, spec.Refuse(spec.CodeBadRequest, "a content hash has 32 bytes")
 	}
 	copy(hash[:], blob.GetSha256())
-	if !s.C.senders.knowsSender(who.UID, hash) || !s.C.deps.Blobs.Has(hash) {
+	if !s.C.senders.knowsSender(caller.UID, hash) || !s.C.deps.Blobs.Has(hash) {
 		return hash, spec.Refuse(spec.CodeBadRequest, "content "+hash.String()+
 			" is not known here: send it whole")
 	}
@@ -220,21 +250,21 @@ func (s *submitCalls) Submit(
 	ctx context.Context,
 	req *apiv1.SubmitRequest,
 ) (*apiv1.SubmitReply, error) {
-	who, actor, err := s.knownCaller(ctx)
+	caller, actor, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
-	sub, err := s.makeSubmission(ctx, who, req, false)
+	sub, err := s.makeSubmission(ctx, caller, req, false)
 	if err != nil {
 		return nil, err
 	}
-	rest, err := s.listComponents(ctx, who, sub, req)
+	rest, err := s.listComponents(ctx, caller, sub, req)
 	if err != nil {
 		return nil, err
 	}
 	if req.GetTestOnly() {
 		reply, err := s.testOnly(
-			scheduler.Submit{Spec: sub.spec, Rest: rest, Sees: s.visibleTo(who)},
+			scheduler.Submit{Spec: sub.spec, Rest: rest, Sees: s.visibleTo(caller)},
 			actor,
 		)
 		if err == nil {
@@ -251,7 +281,7 @@ func (s *submitCalls) Submit(
 			cmd: scheduler.Submit{
 				Spec:     sub.spec,
 				Rest:     rest,
-				Sees:     s.visibleTo(who),
+				Sees:     s.visibleTo(caller),
 				Request:  req.GetRequest(),
 				Again:    req.GetAgain(),
 				ByScript: sub.changed,
@@ -276,17 +306,17 @@ func (s *submitCalls) Submit(
 // says of them is added to what it said of the first.
 func (s *submitCalls) listComponents(
 	ctx context.Context,
-	who Caller,
+	caller Caller,
 	leader *prepared,
 	req *apiv1.SubmitRequest,
 ) ([]*spec.JobSpec, error) {
-	var out []*spec.JobSpec
-	for i, m := range req.GetRest() {
-		jobSpec, err := wire.ToJobSpec(m)
+	var jobs []*spec.JobSpec
+	for i, message := range req.GetRest() {
+		jobSpec, err := wire.ToJobSpec(message)
 		if err != nil {
 			return nil, err
 		}
-		if err := s.mayAsk(who, jobSpec); err != nil {
+		if err := s.mayAsk(caller, jobSpec); err != nil {
 			return nil, err
 		}
 		of := leader.spec
@@ -295,8 +325,8 @@ func (s *submitCalls) listComponents(
 		jobSpec.User = of.User
 		jobSpec.Group = of.Group
 		jobSpec.Groups = of.Groups
-		asked := &apiv1.SubmitRequest{Spec: m}
-		judged, verdict, err := s.judgeSubmission(ctx, who, jobSpec, asked, i+1, false)
+		asked := &apiv1.SubmitRequest{Spec: message}
+		judged, verdict, err := s.judgeSubmission(ctx, caller, jobSpec, asked, i+1, false)
 		if err != nil {
 			return nil, err
 		}
@@ -310,20 +340,20 @@ func (s *submitCalls) listComponents(
 		for _, change := range verdict.Changed {
 			leader.changed = append(leader.changed, fmt.Sprintf("component %d: %s", i+1, change))
 		}
-		out = append(out, jobSpec)
+		jobs = append(jobs, jobSpec)
 	}
-	return out, nil
+	return jobs, nil
 }
 
 // mayAsk refuses what only an operator, or an administrator, may ask for.
-func (s *submitCalls) mayAsk(who Caller, jobSpec *spec.JobSpec) error {
-	if jobSpec.Queue.Nice < 0 && !s.isOperator(who) {
+func (s *submitCalls) mayAsk(caller Caller, jobSpec *spec.JobSpec) error {
+	if jobSpec.Queue.Nice < 0 && !s.isOperator(caller) {
 		return spec.Refuse(spec.CodeAccessDenied, "only an operator may use a negative --nice")
 	}
-	if jobSpec.Queue.Reboot && !s.isAdministrator(who) {
+	if jobSpec.Queue.Reboot && !s.isAdministrator(caller) {
 		return spec.Refuse(spec.CodeAccessDenied, "only an administrator may use --reboot")
 	}
-	if jobSpec.Queue.Priority != 0 && !s.isOperator(who) {
+	if jobSpec.Queue.Priority != 0 && !s.isOperator(caller) {
 		return spec.Refuse(spec.CodeAccessDenied, "only an operator may set --priority")
 	}
 	return nil
@@ -333,8 +363,8 @@ func (s *submitCalls) testOnly(
 	cmd scheduler.Submit,
 	actor event.Actor,
 ) (*apiv1.SubmitReply, error) {
-	st := s.C.View().State
-	answer, err := scheduler.TestOnly(st, cmd, s.C.deps.Clock.Now(), actor)
+	cluster := s.C.View().State
+	answer, err := scheduler.TestOnly(cluster, cmd, s.C.deps.Clock.Now(), actor)
 	if errors.Is(err, scheduler.ErrNoStart) {
 		e := &spec.Error{
 			Kind:   spec.CodePartitionConfigUnavailable,
@@ -360,10 +390,10 @@ func (s *submitCalls) testOnly(
 	}
 	names := make([]string, 0, len(answer.Nodes))
 	for _, id := range answer.Nodes {
-		names = append(names, st.NodeByID(id).Spec.Name)
+		names = append(names, cluster.NodeByID(id).Spec.Name)
 	}
 	return &apiv1.SubmitReply{
-		JobId:            uint32(st.NextID),
+		JobId:            uint32(cluster.NextID),
 		PlannedStart:     int64(answer.Start),
 		PlannedNodes:     hostlist.Fold(names),
 		PlannedPartition: answer.Partition,
@@ -376,7 +406,7 @@ func (s *submitCalls) testOnly(
 func (s *submitCalls) SubmitStream(stream service.Cluster_SubmitStreamServer) error {
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
-	who, actor, err := s.knownCaller(ctx)
+	caller, actor, err := s.knownCaller(ctx)
 	if err != nil {
 		return err
 	}
@@ -384,7 +414,7 @@ func (s *submitCalls) SubmitStream(stream service.Cluster_SubmitStreamServer) er
 	received := make(chan error, 1)
 	go func() {
 		defer close(waiting)
-		received <- s.receiveSubmissions(ctx, stream, who, actor, waiting)
+		received <- s.receiveSubmissions(ctx, stream, caller, actor, waiting)
 	}()
 	stopping := s.C.stopping
 	for {
@@ -427,7 +457,7 @@ type outstanding struct {
 func (s *submitCalls) receiveSubmissions(
 	ctx context.Context,
 	stream service.Cluster_SubmitStreamServer,
-	who Caller,
+	caller Caller,
 	actor event.Actor,
 	waiting chan<- outstanding,
 ) error {
@@ -435,35 +465,35 @@ func (s *submitCalls) receiveSubmissions(
 		return err
 	}
 	for {
-		m, err := stream.Recv()
+		message, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		o := outstanding{tag: m.GetTag()}
-		sub, err := s.makeSubmission(ctx, who, m, false)
+		o := outstanding{tag: message.GetTag()}
+		sub, err := s.makeSubmission(ctx, caller, message, false)
 		switch {
 		case err != nil:
 			o.err = err
-		case len(m.GetRest()) > 0:
+		case len(message.GetRest()) > 0:
 			o.err = spec.Refuse(spec.CodeBadRequest, "a stream takes no heterogeneous jobs")
-		case m.GetTestOnly():
+		case message.GetTestOnly():
 			o.err = spec.Refuse(spec.CodeBadRequest, "a stream takes no --test-only")
 		default:
 			o.said = sub.said
 			o.req = &request{
 				cmd: scheduler.Submit{
 					Spec:     sub.spec,
-					Sees:     s.visibleTo(who),
-					Request:  m.GetRequest(),
-					Again:    m.GetAgain(),
+					Sees:     s.visibleTo(caller),
+					Request:  message.GetRequest(),
+					Again:    message.GetAgain(),
 					ByScript: sub.changed,
 				},
 				actor: actor,
 				blobs: sub.blobs,
-				size:  proto.Size(m),
+				size:  proto.Size(message),
 			}
 			if err := s.C.writer.enqueueCommand(ctx, o.req); err != nil {
 				return err
@@ -533,29 +563,34 @@ func (s *jobCalls) streamJobs(
 	most int,
 	send func(*apiv1.ListJobsReply) error,
 ) error {
-	who, _, err := s.knownCaller(ctx)
+	caller, _, err := s.knownCaller(ctx)
 	if err != nil {
 		return err
 	}
-	v, now, err := s.viewAt(ctx, req.GetMoment())
+	snapshot, now, err := s.viewAt(ctx, req.GetMoment())
 	if err != nil {
 		return err
 	}
-	sel, unknown, err := newSelection(v.State, req.GetFilter(), s.visibleTo(who))
+	sel, unknown, err := newSelection(snapshot.State, req.GetFilter(), s.visibleTo(caller))
 	if err != nil {
 		return err
 	}
-	show := wire.NewShower(v, now, req.GetDetail())
-	part := func() *apiv1.ListJobsReply { return &apiv1.ListJobsReply{Now: int64(now), Seq: v.State.Seq} }
+	if err := s.checkNodesExist(snapshot.State, caller, req.GetFilter().GetNodes()); err != nil {
+		return err
+	}
+	show := wire.NewShower(snapshot, now, req.GetDetail())
+	part := func() *apiv1.ListJobsReply {
+		return &apiv1.ListJobsReply{Now: int64(now), Seq: snapshot.State.Seq}
+	}
 	out, size := part(), 0
 	out.Unknown = unknown
 	shown := map[spec.JobUID]bool{}
-	sel.eachRecord(v.State, func(job *state.Job, _ scheduler.Target) {
+	sel.eachRecord(snapshot.State, func(job *state.Job, _ scheduler.Target) {
 		if err != nil || shown[job.UID] {
 			return
 		}
 		shown[job.UID] = true
-		info := s.showJob(show, v, job)
+		info := s.showJob(show, snapshot, job)
 		out.Jobs = append(out.Jobs, info)
 		if most == math.MaxInt {
 			return
@@ -572,11 +607,25 @@ func (s *jobCalls) streamJobs(
 	return send(out)
 }
 
+// checkNodesExist refuses names of nodes that there are not: an empty list would say that
+// nothing runs there. Where nodes are private the answer must not tell which there are.
+func (s *jobCalls) checkNodesExist(cluster *state.State, caller Caller, names []string) error {
+	if s.private(privateNodes, caller) {
+		return nil
+	}
+	for _, name := range names {
+		if cluster.Node(name) == nil {
+			return spec.Refuse(spec.CodeInvalidNodeName, name)
+		}
+	}
+	return nil
+}
+
 // showJob adds the paths of a job's files, with their patterns expanded as far
 // as is known here.
-func (s *jobCalls) showJob(show *wire.Shower, v *view.View, j *state.Job) *apiv1.JobInfo {
+func (s *jobCalls) showJob(show *wire.Shower, snapshot *view.View, j *state.Job) *apiv1.JobInfo {
 	out := show.Job(j)
-	out.Stdin, out.Stdout, out.Stderr = wire.Files(v.State, j)
+	out.Stdin, out.Stdout, out.Stderr = wire.Files(snapshot.State, j)
 	return out
 }
 
@@ -586,15 +635,15 @@ func (s *jobCalls) WatchJob(
 	stream service.Cluster_WatchJobServer,
 ) error {
 	ctx := stream.Context()
-	who, _, err := s.knownCaller(ctx)
+	caller, _, err := s.knownCaller(ctx)
 	if err != nil {
 		return err
 	}
-	sees := s.visibleTo(who)
+	sees := s.visibleTo(caller)
 	var last uint64 // when the record that was sent had changed
 	uid := spec.JobUID(req.GetUid())
 	if req.GetAttend() {
-		leave, err := s.noteAttended(who, uid)
+		leave, err := s.noteAttended(caller, uid)
 		if err != nil {
 			return err
 		}
@@ -607,31 +656,35 @@ func (s *jobCalls) WatchJob(
 		defer leave()
 	}
 	for {
-		v, changed := s.C.Changed()
+		snapshot, changed := s.C.Changed()
 		if uid == 0 {
-			if j := v.State.JobByID(spec.JobID(req.GetJobId())); j != nil {
+			if j := snapshot.State.JobByID(spec.JobID(req.GetJobId())); j != nil {
 				uid = j.UID
-			} else if a := v.State.ArrayByID(spec.JobID(req.GetJobId())); a != nil {
-				uid = a.UID
+			} else if array := snapshot.State.ArrayByID(spec.JobID(req.GetJobId())); array != nil {
+				uid = array.UID
 			}
 		}
-		job := v.State.Job(uid)
+		job := snapshot.State.Job(uid)
 		if job != nil && !sees(job) {
 			return hiddenJob()
 		}
-		arr, _ := v.State.Arrays.Get(uint64(uid))
+		arr, _ := snapshot.State.Arrays.Get(uint64(uid))
 		if job == nil && arr != nil {
-			if _, err := visibleTargets(v.State, strconv.FormatUint(uint64(arr.ID), 10), sees); err != nil &&
+			if _, err := visibleTargets(
+				snapshot.State, strconv.FormatUint(uint64(arr.ID), 10), sees,
+			); err != nil &&
 				last == 0 {
 				return hiddenJob()
 			}
 		}
 		switch {
 		case job != nil:
-			over := jobOver(v.State, job)
+			over := jobOver(snapshot.State, job)
 			if job.Changed != last && (over || !req.GetUntilEnd()) {
 				last = job.Changed
-				if err := stream.Send(s.showJob(wire.NewShower(v, s.C.deps.Clock.Now(), true), v, job)); err != nil {
+				if err := stream.Send(
+					s.showJob(wire.NewShower(snapshot, s.C.deps.Clock.Now(), true), snapshot, job),
+				); err != nil {
 					return err
 				}
 			}
@@ -659,21 +712,21 @@ func (s *jobCalls) WatchJob(
 }
 
 // noteAttended notes that the srun or salloc of a job is there.
-func (s *jobCalls) noteAttended(who Caller, uid spec.JobUID) (leave func(), err error) {
+func (s *jobCalls) noteAttended(caller Caller, uid spec.JobUID) (leave func(), err error) {
 	job := s.C.View().State.Job(uid)
-	if job == nil || !job.Spec.Attended || !s.visibleTo(who)(job) {
+	if job == nil || !job.Spec.Attended || !s.visibleTo(caller)(job) {
 		return nil, hiddenJob()
 	}
-	if job.Spec.UID != who.UID {
+	if job.Spec.UID != caller.UID {
 		return nil, spec.Refuse(spec.CodeAccessDenied, "")
 	}
 	return s.C.present.enterClient(jobKey(uid)), nil
 }
 
 // jobOver tells whether a job, or the whole array it stands for, has ended.
-func jobOver(st *state.State, job *state.Job) bool {
-	if a := st.ArrayOf(job); a != nil && a.UID == job.UID {
-		return a.Ended >= a.Total
+func jobOver(cluster *state.State, job *state.Job) bool {
+	if array := cluster.ArrayOf(job); array != nil && array.UID == job.UID {
+		return array.Ended >= array.Total
 	}
 	return job.State.Terminal() && !job.HoldsNodes()
 }
@@ -683,32 +736,32 @@ func (s *jobCalls) Cancel(
 	ctx context.Context,
 	req *apiv1.CancelRequest,
 ) (*apiv1.JobResults, error) {
-	who, actor, err := s.knownCaller(ctx)
+	caller, actor, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if req.GetAdminComment() != "" && !s.isOperator(who) {
+	if req.GetAdminComment() != "" && !s.isOperator(caller) {
 		return nil, spec.Refuse(
 			spec.CodeAccessDenied,
 			"only an operator may write an administrator's comment",
 		)
 	}
-	v := s.currentView()
-	out := &apiv1.JobResults{}
-	sel, unknown, err := newSelection(v.State, req.GetFilter(), s.visibleTo(who))
+	snapshot := s.currentView()
+	results := &apiv1.JobResults{}
+	sel, unknown, err := newSelection(snapshot.State, req.GetFilter(), s.visibleTo(caller))
 	if err != nil {
 		return nil, err
 	}
 	for _, expr := range unknown {
-		out.Results = append(
-			out.Results,
+		results.Results = append(
+			results.Results,
 			&apiv1.JobResult{Job: expr, Error: wire.Error(spec.Refuse(spec.CodeInvalidJobID, ""))},
 		)
 	}
 	if len(req.GetFilter().GetJobs()) > 0 { // by id also what has ended, to say so
-		f := cloneFilter(req.GetFilter())
-		f.AllStates = len(f.GetStates()) == 0
-		sel.f = f
+		filter := cloneFilter(req.GetFilter())
+		filter.AllStates = len(filter.GetStates()) == 0
+		sel.f = filter
 	}
 	scope := event.SignalSteps
 	switch {
@@ -718,10 +771,10 @@ func (s *jobCalls) Cancel(
 		scope = event.SignalBatch
 	}
 	var reqs []*request
-	sel.eachRecord(v.State, func(job *state.Job, t scheduler.Target) {
-		result := &apiv1.JobResult{Job: jobName(v.State, job, t), JobId: uint32(job.ID)}
-		out.Results = append(out.Results, result)
-		if !s.mayChange(who, job) {
+	sel.eachRecord(snapshot.State, func(job *state.Job, target scheduler.Target) {
+		result := &apiv1.JobResult{Job: jobName(snapshot.State, job, target), JobId: uint32(job.ID)}
+		results.Results = append(results.Results, result)
+		if !s.mayChange(caller, job) {
 			result.Error = wire.Error(spec.Refuse(spec.CodeAccessDenied, ""))
 			reqs = append(reqs, nil)
 			return
@@ -730,7 +783,7 @@ func (s *jobCalls) Cancel(
 			reqs,
 			&request{
 				cmd: scheduler.Cancel{
-					Target:  t,
+					Target:  target,
 					Signal:  req.GetSignal(),
 					Scope:   scope,
 					Cron:    req.GetCron(),
@@ -740,21 +793,21 @@ func (s *jobCalls) Cancel(
 			},
 		)
 	})
-	return out, s.sendAll(ctx, reqs, out.Results[len(unknown):])
+	return results, s.sendAll(ctx, reqs, results.Results[len(unknown):])
 }
 
-func cloneFilter(f *apiv1.JobFilter) *apiv1.JobFilter {
+func cloneFilter(filter *apiv1.JobFilter) *apiv1.JobFilter {
 	return &apiv1.JobFilter{
-		Jobs:       f.GetJobs(),
-		Users:      f.GetUsers(),
-		Accounts:   f.GetAccounts(),
-		Partitions: f.GetPartitions(),
-		States:     f.GetStates(),
-		Names:      f.GetNames(),
-		Qos:        f.GetQos(),
-		Nodes:      f.GetNodes(),
-		AllStates:  f.GetAllStates(),
-		Completing: f.GetCompleting(),
+		Jobs:       filter.GetJobs(),
+		Users:      filter.GetUsers(),
+		Accounts:   filter.GetAccounts(),
+		Partitions: filter.GetPartitions(),
+		States:     filter.GetStates(),
+		Names:      filter.GetNames(),
+		Qos:        filter.GetQos(),
+		Nodes:      filter.GetNodes(),
+		AllStates:  filter.GetAllStates(),
+		Completing: filter.GetCompleting(),
 	}
 }
 
@@ -787,8 +840,8 @@ func (s *jobCalls) sendAll(
 }
 
 // jobName is how people name a target.
-func jobName(st *state.State, j *state.Job, t scheduler.Target) string {
-	return wire.JobName(st, j, t.Task)
+func jobName(cluster *state.State, job *state.Job, target scheduler.Target) string {
+	return wire.JobName(cluster, job, target.Task)
 }
 
 // ControlJobs holds, releases, requeues and updates jobs.
@@ -796,19 +849,19 @@ func (s *jobCalls) ControlJobs(
 	ctx context.Context,
 	req *apiv1.ControlJobsRequest,
 ) (*apiv1.JobResults, error) {
-	who, actor, err := s.knownCaller(ctx)
+	caller, actor, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
-	v := s.currentView()
-	out := &apiv1.JobResults{}
-	sees := s.visibleTo(who)
+	snapshot := s.currentView()
+	results := &apiv1.JobResults{}
+	sees := s.visibleTo(caller)
 	var reqs []*request
 	for _, expr := range req.GetJobs() {
-		list, err := visibleTargets(v.State, expr, sees)
+		list, err := visibleTargets(snapshot.State, expr, sees)
 		if err != nil {
-			out.Results = append(
-				out.Results,
+			results.Results = append(
+				results.Results,
 				&apiv1.JobResult{
 					Job:   expr,
 					Error: wire.Error(spec.Refuse(spec.CodeInvalidJobID, "")),
@@ -817,49 +870,49 @@ func (s *jobCalls) ControlJobs(
 			reqs = append(reqs, nil)
 			continue
 		}
-		for _, t := range withoutEnded(v.State, list, req.GetVerb()) {
-			job := v.State.Job(t.UID)
+		for _, target := range withoutEnded(snapshot.State, list, req.GetVerb()) {
+			job := snapshot.State.Job(target.UID)
 			result := &apiv1.JobResult{Job: expr, JobId: uint32(job.ID)}
-			out.Results = append(out.Results, result)
+			results.Results = append(results.Results, result)
 			if req.GetVerb() == apiv1.ControlJobsRequest_NOTIFY {
 				reqs = append(reqs, nil)
-				if !s.mayChange(who, job) {
+				if !s.mayChange(caller, job) {
 					result.Error = wire.Error(spec.Refuse(spec.CodeAccessDenied, ""))
 				} else if err := s.C.notifyFollowers(job, req.GetMessage()); err != nil {
 					result.Error = wire.Error(err)
 				}
 				continue
 			}
-			cmd := s.makeControl(req, t, who, job)
+			command := s.makeControl(req, target, caller, job)
 			operators := req.GetVerb() == apiv1.ControlJobsRequest_SUSPEND ||
 				req.GetVerb() == apiv1.ControlJobsRequest_RESUME
-			if !s.mayChange(who, job) || (operators && !s.isOperator(who)) {
-				result.Error, cmd = wire.Error(spec.Refuse(spec.CodeAccessDenied, "")), nil
-			} else if cmd == nil {
+			if !s.mayChange(caller, job) || (operators && !s.isOperator(caller)) {
+				result.Error, command = wire.Error(spec.Refuse(spec.CodeAccessDenied, "")), nil
+			} else if command == nil {
 				result.Error = wire.Error(spec.Refuse(spec.CodeBadRequest, req.GetVerb().String()))
 			}
-			if update, ok := cmd.(scheduler.UpdateJob); ok {
-				said, err := s.submit.judgeUpdate(ctx, who, v.State, job, &update)
+			if update, ok := command.(scheduler.UpdateJob); ok {
+				said, err := s.submit.judgeUpdate(ctx, caller, snapshot.State, job, &update)
 				result.Message = said
-				cmd = update
+				command = update
 				if err != nil {
-					result.Error, cmd = wire.Error(asRefusal(err)), nil
+					result.Error, command = wire.Error(asRefusal(err)), nil
 				}
 			}
-			if cmd == nil {
+			if command == nil {
 				reqs = append(reqs, nil)
 				continue
 			}
-			reqs = append(reqs, &request{cmd: cmd, actor: actor})
+			reqs = append(reqs, &request{cmd: command, actor: actor})
 		}
 	}
-	return out, s.sendAll(ctx, reqs, out.Results)
+	return results, s.sendAll(ctx, reqs, results.Results)
 }
 
 // withoutEnded leaves out the tasks of an array that are over where a change is meant for
 // those that are not. One that is named alone stays, to be refused.
 func withoutEnded(
-	st *state.State,
+	cluster *state.State,
 	list []scheduler.Target,
 	verb apiv1.ControlJobsRequest_Verb,
 ) []scheduler.Target {
@@ -870,7 +923,7 @@ func withoutEnded(
 	default:
 		return list
 	}
-	ended := func(t scheduler.Target) bool { return st.Job(t.UID).State.Terminal() }
+	ended := func(t scheduler.Target) bool { return cluster.Job(t.UID).State.Terminal() }
 	goesOn := func(t scheduler.Target) bool { return !ended(t) }
 	if !slices.ContainsFunc(list, goesOn) {
 		return list
@@ -882,57 +935,59 @@ func withoutEnded(
 // job holds it as one.
 func (s *jobCalls) makeControl(
 	req *apiv1.ControlJobsRequest,
-	t scheduler.Target,
-	who Caller,
+	target scheduler.Target,
+	caller Caller,
 	job *state.Job,
 ) scheduler.Command {
-	admin := s.isOperator(who)
+	admin := s.isOperator(caller)
 	by := spec.HeldByUser
 	if admin {
 		by = spec.HeldByAdmin
 	}
 	switch req.GetVerb() {
 	case apiv1.ControlJobsRequest_HOLD:
-		return scheduler.Hold{Target: t, By: by}
+		return scheduler.Hold{Target: target, By: by}
 	case apiv1.ControlJobsRequest_USER_HOLD:
-		return scheduler.Hold{Target: t, By: spec.HeldByUser}
+		return scheduler.Hold{Target: target, By: spec.HeldByUser}
 	case apiv1.ControlJobsRequest_RELEASE:
-		return scheduler.Release{Target: t, Admin: admin}
+		return scheduler.Release{Target: target, Admin: admin}
 	case apiv1.ControlJobsRequest_REQUEUE:
-		return scheduler.Requeue{Target: t, Incomplete: req.GetIncomplete()}
+		return scheduler.Requeue{Target: target, Incomplete: req.GetIncomplete()}
 	case apiv1.ControlJobsRequest_REQUEUE_HOLD:
 		if req.GetSpecialExit() {
 			by = spec.HeldSpecialExit
 		}
-		return scheduler.Requeue{Target: t, Hold: by, Incomplete: req.GetIncomplete()}
+		return scheduler.Requeue{Target: target, Hold: by, Incomplete: req.GetIncomplete()}
 	case apiv1.ControlJobsRequest_TOP:
-		return scheduler.TopJob{Target: t, Admin: admin}
+		return scheduler.TopJob{Target: target, Admin: admin}
 	case apiv1.ControlJobsRequest_SUSPEND:
-		return scheduler.Suspend{Target: t}
+		return scheduler.Suspend{Target: target}
 	case apiv1.ControlJobsRequest_RESUME:
-		return scheduler.Resume{Target: t}
+		return scheduler.Resume{Target: target}
 	case apiv1.ControlJobsRequest_UPDATE_STEP:
 		limit, ok := req.GetChanges()["timelimit"]
 		if !ok || len(req.GetChanges()) != 1 {
 			return nil
 		}
 		return scheduler.UpdateStep{
-			UID:   t.UID,
+			UID:   target.UID,
 			Step:  spec.StepID(req.GetStep()),
 			All:   req.Step == nil,
 			Limit: limit,
 			Admin: admin,
 		}
 	case apiv1.ControlJobsRequest_UPDATE:
-		c := scheduler.UpdateJob{Target: t, Admin: admin, Sees: s.visibleTo(who)}
+		command := scheduler.UpdateJob{Target: target, Admin: admin, Sees: s.visibleTo(caller)}
 		for k, v := range req.GetChanges() {
-			c.Changes = append(c.Changes, spec.KeyValue{Key: strings.ToLower(k), Value: v})
+			command.Changes = append(
+				command.Changes, spec.KeyValue{Key: strings.ToLower(k), Value: v},
+			)
 		}
 		slices.SortFunc(
-			c.Changes,
+			command.Changes,
 			func(a, b spec.KeyValue) int { return strings.Compare(a.Key, b.Key) },
 		)
-		return c
+		return command
 	}
 	return nil
 }

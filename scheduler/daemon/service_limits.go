@@ -17,7 +17,7 @@ func (s *policyCalls) LimitUsage(
 	ctx context.Context,
 	req *apiv1.LimitUsageRequest,
 ) (*apiv1.LimitUsageReply, error) {
-	who, _, err := s.knownCaller(ctx)
+	caller, _, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -25,33 +25,35 @@ func (s *policyCalls) LimitUsage(
 	if err != nil {
 		return nil, err
 	}
-	return s.limitUsage(view.State, now, who), nil
+	return s.limitUsage(view.State, now, caller), nil
 }
 
 // limitUsage is LimitUsage of one moment for one caller.
 func (s *policyCalls) limitUsage(
-	st *state.State,
+	cluster *state.State,
 	now spec.Instant,
-	who Caller,
+	caller Caller,
 ) *apiv1.LimitUsageReply {
-	sees := s.seesUse(st, who)
-	out := &apiv1.LimitUsageReply{Policy: limitsInForce(st), Shares: shareTree(st, now, sees)}
-	out.Policy.Now, out.Shares.User = int64(now), who.User
+	sees := s.seesUse(cluster, caller)
+	out := &apiv1.LimitUsageReply{
+		Policy: limitsInForce(cluster), Shares: shareTree(cluster, now, sees),
+	}
+	out.Policy.Now, out.Shares.User = int64(now), caller.User
 	out.Policy.Associations = slices.DeleteFunc(
 		out.Policy.Associations,
-		func(a *apiv1.Association) bool { return !sees(st.Policy.Assoc(a.GetId())) },
+		func(a *apiv1.Association) bool { return !sees(cluster.Policy.Assoc(a.GetId())) },
 	)
 	visit := func(key uint64) {
-		if s.seesCounter(st, who, key) {
-			out.Usage = append(out.Usage, counter(st, key, now))
+		if s.seesCounter(cluster, caller, key) {
+			out.Usage = append(out.Usage, counter(cluster, key, now))
 		}
 	}
-	st.Usage.Range(func(key uint64, _ *state.Usage) bool {
+	cluster.Usage.Range(func(key uint64, _ *state.Usage) bool {
 		visit(key)
 		return true
 	})
-	st.Spent.Range(func(key uint64, _ *state.Spent) bool {
-		if !st.Usage.Has(key) {
+	cluster.Spent.Range(func(key uint64, _ *state.Spent) bool {
+		if !cluster.Usage.Has(key) {
 			visit(key)
 		}
 		return true
@@ -61,64 +63,66 @@ func (s *policyCalls) limitUsage(
 
 // limitsInForce is the policy with the amounts of percentages and the limits
 // that associations inherit.
-func limitsInForce(st *state.State) *apiv1.PolicyReply {
-	out := wire.Policy(st.Policy)
-	out.Cluster = st.ClusterName
+func limitsInForce(cluster *state.State) *apiv1.PolicyReply {
+	policyReply := wire.Policy(cluster.Policy)
+	policyReply.Cluster = cluster.ClusterName
 	var sizes limits.Sizes
-	for i := range st.Policy.QOS {
-		out.Qos[i] = wire.QOS(sizes.Amounts(st, &st.Policy.QOS[i]))
+	for i := range cluster.Policy.QOS {
+		policyReply.Qos[i] = wire.QOS(sizes.Amounts(cluster, &cluster.Policy.QOS[i]))
 	}
-	for i := range st.Policy.Assocs {
-		out.Associations[i] = wire.Association(limits.Effective(st.Policy, st.Policy.Assocs[i].ID))
+	for i := range cluster.Policy.Assocs {
+		policyReply.Associations[i] = wire.Association(
+			limits.Effective(cluster.Policy, cluster.Policy.Assocs[i].ID),
+		)
 	}
-	return out
+	return policyReply
 }
 
 // seesCounter tells whether a caller may see a counter: where use is private,
 // those of users are for them alone.
-func (s *policyCalls) seesCounter(st *state.State, who Caller, key uint64) bool {
-	if !s.private(privateUsage, who) {
+func (s *policyCalls) seesCounter(cluster *state.State, caller Caller, key uint64) bool {
+	if !s.private(privateUsage, caller) {
 		return true
 	}
 	switch kind, _, subject := state.ParseUsageKey(key); kind {
 	case state.UsageQOSUser:
-		return subject == who.UID
+		return subject == caller.UID
 	case state.UsageAssoc:
-		a := st.Policy.Assoc(subject)
-		return a != nil && s.seesUse(st, who)(a)
+		association := cluster.Policy.Assoc(subject)
+		return association != nil && s.seesUse(cluster, caller)(association)
 	}
 	return true
 }
 
 // counter is what one subject holds and has used.
-func counter(st *state.State, key uint64, now spec.Instant) *apiv1.LimitUsage {
+func counter(cluster *state.State, key uint64, now spec.Instant) *apiv1.LimitUsage {
 	kind, qos, subject := state.ParseUsageKey(key)
-	out := &apiv1.LimitUsage{
+	limitUsage := &apiv1.LimitUsage{
 		Kind:        apiv1.LimitUsage_Kind(kind),
 		Qos:         qos,
 		Subject:     subject,
-		TresRunMins: runMinutes(st, key, now),
-		TresMins:    spentMinutes(st, key),
+		TresRunMins: runMinutes(cluster, key, now),
+		TresMins:    spentMinutes(cluster, key),
 	}
-	if usage, ok := st.Usage.Get(key); ok {
-		out.Running = usage.Running
-		out.Accruing = usage.Accruing
-		out.Submitted = usage.Submitted
-		for _, c := range usage.TRES.All() {
-			out.Tres = append(
-				out.Tres,
-				&apiv1.NamedCount{Name: c.Name, N: limits.Held(usage, c.Name)},
+	if usage, ok := cluster.Usage.Get(key); ok {
+		limitUsage.Running = usage.Running
+		limitUsage.Accruing = usage.Accruing
+		limitUsage.Submitted = usage.Submitted
+		for _, count := range usage.TRES.All() {
+			limitUsage.Tres = append(
+				limitUsage.Tres,
+				&apiv1.NamedCount{Name: count.Name, N: limits.Held(usage, count.Name)},
 			)
 		}
 	}
-	if u, ok := st.Spent.Get(key); ok {
-		out.Wall, out.Raw = float64(
-			limits.SpentSeconds(u),
+	if usage, ok := cluster.Spent.Get(key); ok {
+		limitUsage.Wall, limitUsage.Raw = float64(
+			limits.SpentSeconds(usage),
 		), float64(
-			u.Raw.Hi,
+			usage.Raw.Hi,
 		)+float64(
-			u.Raw.Lo,
+			usage.Raw.Lo,
 		)/(1<<64)
 	}
-	return out
+	return limitUsage
 }

@@ -21,7 +21,7 @@ func (s *nodeCalls) ChangeNodes(
 		return nil, err
 	}
 	out := &apiv1.NodeChangeReply{}
-	var cmd scheduler.Command
+	var command scheduler.Command
 	if line := req.GetCreate(); line != "" {
 		list, err := slurmconf.ReadNode(line, s.currentView().State.Config)
 		if err != nil {
@@ -30,15 +30,15 @@ func (s *nodeCalls) ChangeNodes(
 		for i := range list {
 			out.Nodes = append(out.Nodes, list[i].Name)
 		}
-		cmd = scheduler.CreateNodes{Nodes: list}
+		command = scheduler.CreateNodes{Nodes: list}
 	} else {
 		names, err := hostlist.Expand(req.GetDelete())
 		if err != nil || len(names) == 0 {
 			return nil, spec.Refuse(spec.CodeInvalidNodeName, req.GetDelete())
 		}
-		out.Nodes, cmd = names, scheduler.DeleteNodes{Nodes: names}
+		out.Nodes, command = names, scheduler.DeleteNodes{Nodes: names}
 	}
-	return out, s.commitCommand(ctx, &request{cmd: cmd, actor: actor}).err
+	return out, s.commitCommand(ctx, &request{cmd: command, actor: actor}).err
 }
 
 // describedNode is the node that an agent describes itself; nil if it does not.

@@ -23,7 +23,7 @@ func (s *jobCalls) NoteJobs(
 	ctx context.Context,
 	req *apiv1.NoteJobsRequest,
 ) (*apiv1.NoteJobsReply, error) {
-	who, actor, err := s.knownCaller(ctx)
+	caller, actor, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func (s *jobCalls) NoteJobs(
 		note.Derived = &spec.ExitStatus{Code: int32(req.GetDerivedExitCode())}
 	}
 	cmd := scheduler.NoteJobs{Note: note}
-	if cmd.UIDs, err = s.notableJobs(who, req); err != nil {
+	if cmd.UIDs, err = s.notableJobs(caller, req); err != nil {
 		return nil, err
 	}
 	rep := s.commitCommand(ctx, &request{cmd: cmd, actor: actor})
@@ -69,31 +69,31 @@ func (s *jobCalls) NoteJobs(
 
 // notableJobs are the jobs of a request, of which the caller may change what it names.
 func (s *jobCalls) notableJobs(
-	who Caller,
+	caller Caller,
 	req *apiv1.NoteJobsRequest,
 ) ([]spec.JobUID, error) {
-	operator := s.isOperator(who)
+	operator := s.isOperator(caller)
 	if !operator && (req.AdminComment != nil || req.SystemComment != nil || req.Extra != nil) {
 		return nil, spec.Refuse(
 			spec.CodeAccessDenied,
 			"only an operator may change AdminComment, SystemComment and Extra",
 		)
 	}
-	v := s.currentView()
-	var out []spec.JobUID
+	view := s.currentView()
+	var uids []spec.JobUID
 	for _, n := range req.GetUids() {
 		uid := spec.JobUID(n)
-		job := v.State.Job(uid)
+		job := view.State.Job(uid)
 		if !operator && job == nil {
 			return nil, spec.Refuse(
 				spec.CodeAccessDenied,
 				"the controller has forgotten a job that ended more than MinJobAge ago; an operator may change it",
 			)
 		}
-		if !operator && job.Spec.UID != who.UID {
+		if !operator && job.Spec.UID != caller.UID {
 			return nil, spec.Refuse(spec.CodeAccessDenied, "only operators may change the jobs of others")
 		}
-		out = append(out, uid)
+		uids = append(uids, uid)
 	}
-	return out, nil
+	return uids, nil
 }

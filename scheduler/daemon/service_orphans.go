@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"slices"
-	"strings"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/nodeagent/plan"
@@ -46,29 +44,9 @@ func (s *nodeCalls) KillOrphans(
 			"name the runs to kill, as muster runs prints them",
 		)
 	}
-	var chosen []orphan
-	found := map[string]bool{}
-	for _, o := range s.C.orphans.listOrphans() {
-		name := orphanName(o.run.GetRun())
-		if slices.Contains(req.GetRuns(), name) {
-			chosen = append(chosen, o)
-			found[name] = true
-		}
-	}
-	var missing []string
-	for _, name := range req.GetRuns() {
-		if !found[name] {
-			missing = append(missing, name)
-		}
-	}
-	if len(missing) > 0 {
-		return nil, spec.Refuse(
-			spec.CodeBadRequest,
-			fmt.Sprintf(
-				"not a run of a lost history: %s (muster runs lists them)",
-				strings.Join(missing, ", "),
-			),
-		)
+	chosen, err := s.findOrphans(req.GetRuns())
+	if err != nil {
+		return nil, err
 	}
 	grace := spec.Span(req.GetGrace())
 	if grace <= 0 {
@@ -117,19 +95,19 @@ func orphanInfo(o orphan) *apiv1.OrphanRun {
 }
 
 // orphanName is how people name a run: its key.
-func orphanName(k *apiv1.RunKey) string { return keyOf(k).String() }
+func orphanName(key *apiv1.RunKey) string { return keyOf(key).String() }
 
-func keyOf(k *apiv1.RunKey) plan.RunKey {
+func keyOf(key *apiv1.RunKey) plan.RunKey {
 	return plan.RunKey{
-		Job:     k.GetJobUid(),
-		Attempt: k.GetAttempt(),
-		Step:    k.GetStep(),
-		Epoch:   k.GetEpoch(),
+		Job:     key.GetJobUid(),
+		Attempt: key.GetAttempt(),
+		Step:    key.GetStep(),
+		Epoch:   key.GetEpoch(),
 	}
 }
 
 // aboutLostRun are the fields of a line of the log about a run of a lost history, of
 // which this ledger knows no job.
-func aboutLostRun(k *apiv1.RunKey, job uint64, user string) slog.Attr {
-	return slog.Group("", keyOf(k).Fields(job, user)...)
+func aboutLostRun(key *apiv1.RunKey, job uint64, user string) slog.Attr {
+	return slog.Group("", keyOf(key).Fields(job, user)...)
 }

@@ -19,8 +19,8 @@ func (s *partitionCalls) ChangePartition(
 	if err != nil {
 		return nil, err
 	}
-	do := func(cmd scheduler.Command) error {
-		return s.commitCommand(ctx, &request{cmd: cmd, actor: actor}).err
+	do := func(command scheduler.Command) error {
+		return s.commitCommand(ctx, &request{cmd: command, actor: actor}).err
 	}
 	if req.GetDelete() {
 		return &apiv1.PartitionChangeReply{}, do(scheduler.DeletePartition{Name: req.GetName()})

@@ -53,7 +53,7 @@ func (s *podCalls) SubmitPods(
 	return &apiv1.SubmitPodsReply{
 		Uid:   uint64(done.res.UID),
 		JobId: uint32(done.res.ID),
-		Seq:   s.C.View().State.Seq,
+		Seq:   done.seq,
 	}, nil
 }
 
@@ -61,17 +61,17 @@ func (s *podCalls) SubmitPods(
 func (s *podCalls) specOfPods(
 	ctx context.Context,
 	user string,
-	m *apiv1.JobSpec,
+	message *apiv1.JobSpec,
 ) (*spec.JobSpec, error) {
-	if m.GetPods() == nil {
+	if message.GetPods() == nil {
 		return nil, spec.Refuse(spec.CodeBadRequest, "no pods are named")
 	}
-	out, err := wire.ToJobSpec(m)
+	job, err := wire.ToJobSpec(message)
 	if err != nil {
 		return nil, err
 	}
-	out.Pods = wire.ToPodSet(m.GetPods())
-	return out, s.setOwnerOfPods(ctx, user, out)
+	job.Pods = wire.ToPodSet(message.GetPods())
+	return job, s.setOwnerOfPods(ctx, user, job)
 }
 
 // setOwnerOfPods says whose a job of pods is: the named user's, or the caller's.
@@ -80,9 +80,9 @@ func (s *podCalls) setOwnerOfPods(
 	user string,
 	jobSpec *spec.JobSpec,
 ) error {
-	who := s.C.deps.Identify(ctx)
-	if user == "" || user == who.User {
-		s.submit.setOwner(ctx, who, jobSpec)
+	caller := s.C.deps.Identify(ctx)
+	if user == "" || user == caller.User {
+		s.submit.setOwner(ctx, caller, jobSpec)
 		return nil
 	}
 	uid, gid, known := s.C.deps.Directory.User(ctx, user)
@@ -107,10 +107,11 @@ func (s *podCalls) AdmitPods(
 		Pod:    req.GetPod(),
 		Admits: req.GetAdmits(),
 	}
-	if err := s.C.writer.commitCommand(ctx, &request{cmd: cmd, actor: actor}).err; err != nil {
-		return nil, err
+	done := s.C.writer.commitCommand(ctx, &request{cmd: cmd, actor: actor})
+	if done.err != nil {
+		return nil, done.err
 	}
-	return &apiv1.AdmitPodsReply{Seq: s.C.View().State.Seq}, nil
+	return &apiv1.AdmitPodsReply{Seq: done.seq}, nil
 }
 
 // PodsOver takes the word of Kubernetes that the pods of a job are over.
@@ -129,10 +130,11 @@ func (s *podCalls) PodsOver(
 		Result: wire.ToPodsEnd(req.GetEnded()),
 		Why:    req.GetWhy(),
 	}
-	if err := s.C.writer.commitCommand(ctx, &request{cmd: cmd, actor: actor}).err; err != nil {
-		return nil, err
+	done := s.C.writer.commitCommand(ctx, &request{cmd: cmd, actor: actor})
+	if done.err != nil {
+		return nil, done.err
 	}
-	return &apiv1.PodsOverReply{Seq: s.C.View().State.Seq}, nil
+	return &apiv1.PodsOverReply{Seq: done.seq}, nil
 }
 
 // podWatch is what one watch has said about jobs of pods.
@@ -154,19 +156,19 @@ const plannedStep = spec.Minute
 
 // addChanges adds the jobs that are not as they were told. Records of a published state are
 // never changed in place, so that one that is still the same is skipped.
-func (w *podWatch) addChanges(v *view.View, out *apiv1.WatchHoldsReply) {
+func (w *podWatch) addChanges(snapshot *view.View, out *apiv1.WatchHoldsReply) {
 	if !w.asked {
 		return
 	}
 	there := map[spec.JobUID]bool{}
-	v.State.Pods.Range(func(_ uint64, uid spec.JobUID) bool {
+	snapshot.State.Pods.Range(func(_ uint64, uid spec.JobUID) bool {
 		if there[uid] {
 			return true // of another pod of the gang
 		}
 		there[uid] = true
-		job := v.State.Job(uid)
+		job := snapshot.State.Job(uid)
 		planned := spec.Instant(0)
-		if p := v.Plan.Of(uid); p != nil && job.State == spec.Pending {
+		if p := snapshot.Plan.Of(uid); p != nil && job.State == spec.Pending {
 			planned = p.Start
 		}
 		old, told := w.sent[uid]

@@ -22,7 +22,7 @@ func (s *policyCalls) ChangePolicy(
 	ctx context.Context,
 	req *apiv1.PolicyChangeRequest,
 ) (*apiv1.PolicyChangeReply, error) {
-	who, actor, err := s.knownCaller(ctx)
+	caller, actor, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -35,7 +35,8 @@ func (s *policyCalls) ChangePolicy(
 		Set:    configPairs(req.GetSet()),
 	}
 	load := req.GetVerb() == apiv1.PolicyChangeRequest_LOAD
-	if !s.isOperator(who) && (load || who.Limited || !policy.MayChange(state, who.User, change)) {
+	if !s.isOperator(caller) &&
+		(load || caller.Limited || !policy.MayChange(state, caller.User, change)) {
 		return nil, spec.Refuse(spec.CodeAccessDenied, "")
 	}
 	var events []event.Event
@@ -48,7 +49,7 @@ func (s *policyCalls) ChangePolicy(
 	if err != nil {
 		return nil, err
 	}
-	if err := s.refuseLevels(who, state, events); err != nil {
+	if err := s.refuseLevels(caller, state, events); err != nil {
 		return nil, err
 	}
 	if len(events) > 0 && !req.GetTry() {
@@ -75,11 +76,11 @@ func (c *Controller) SetBudgets(ctx context.Context, all []policy.Budget) error 
 }
 
 func configPairs(list []*apiv1.ConfigEntry) []spec.KeyValue {
-	out := make([]spec.KeyValue, len(list))
-	for i, e := range list {
-		out[i] = spec.KeyValue{Key: e.GetKey(), Value: e.GetValue()}
+	values := make([]spec.KeyValue, len(list))
+	for i, entry := range list {
+		values[i] = spec.KeyValue{Key: entry.GetKey(), Value: entry.GetValue()}
 	}
-	return out
+	return values
 }
 
 // GetPolicy shows accounts, users, associations, QOS, keys and resources.
@@ -95,12 +96,12 @@ func (s *policyCalls) GetPolicy(
 		return nil, err
 	}
 	state := view.State
-	out := wire.Policy(state.Policy)
-	out.Cluster, out.Now = state.ClusterName, int64(now)
+	policyReply := wire.Policy(state.Policy)
+	policyReply.Cluster, policyReply.Now = state.ClusterName, int64(now)
 	if req.GetDump() {
-		out.Dump = policy.Dump(state)
+		policyReply.Dump = policy.Dump(state)
 	}
-	return out, nil
+	return policyReply, nil
 }
 
 // Transactions lists the changes of the policy from the ledger's history.
@@ -108,11 +109,11 @@ func (s *policyCalls) Transactions(
 	ctx context.Context,
 	req *apiv1.TransactionsRequest,
 ) (*apiv1.TransactionsReply, error) {
-	who, _, err := s.knownCaller(ctx)
+	caller, _, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if !s.isOperator(who) {
+	if !s.isOperator(caller) {
 		return nil, spec.Refuse(spec.CodeAccessDenied, "")
 	}
 	if s.C.deps.History == nil {
@@ -123,8 +124,8 @@ func (s *policyCalls) Transactions(
 	}
 	out := &apiv1.TransactionsReply{}
 	journal := policy.NewJournal()
-	err = s.C.deps.History(ctx, func(env *event.Envelope) bool {
-		transaction, ok := journal.Note(env)
+	err = s.C.deps.History(ctx, func(envelope *event.Envelope) bool {
+		transaction, ok := journal.Note(envelope)
 		if ok && int64(transaction.At) >= req.GetSince() &&
 			(req.GetUntil() == 0 || int64(transaction.At) < req.GetUntil()) {
 			out.Transactions = append(

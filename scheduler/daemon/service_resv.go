@@ -18,7 +18,7 @@ func (s *reservationCalls) ListReservations(
 	ctx context.Context,
 	req *apiv1.ReservationsRequest,
 ) (*apiv1.ReservationsReply, error) {
-	who, _, err := s.knownCaller(ctx)
+	caller, _, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -26,14 +26,16 @@ func (s *reservationCalls) ListReservations(
 	if err != nil {
 		return nil, err
 	}
-	st := view.State
+	cluster := view.State
 	out := &apiv1.ReservationsReply{Now: int64(now)}
-	for i := range st.Reservations {
-		if s.private(privateReservations, who) &&
-			!slices.Contains(st.Reservations[i].Users, who.User) {
+	for i := range cluster.Reservations {
+		if s.private(privateReservations, caller) &&
+			!slices.Contains(cluster.Reservations[i].Users, caller.User) {
 			continue
 		}
-		out.Reservations = append(out.Reservations, wire.Reservation(st, &st.Reservations[i], now))
+		out.Reservations = append(
+			out.Reservations, wire.Reservation(cluster, &cluster.Reservations[i], now),
+		)
 	}
 	return out, nil
 }
@@ -44,19 +46,19 @@ func (s *reservationCalls) ChangeReservation(
 	ctx context.Context,
 	req *apiv1.ReservationChange,
 ) (*apiv1.ReservationChangeReply, error) {
-	who, actor, err := s.knownCaller(ctx)
+	caller, actor, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
-	admin := s.isOperator(who)
-	var cmd scheduler.Command
+	admin := s.isOperator(caller)
+	var command scheduler.Command
 	switch set := configPairs(req.GetSet()); req.GetVerb() {
 	case apiv1.ReservationChange_CREATE:
-		cmd = scheduler.CreateReservation{Name: req.GetName(), Set: set}
+		command = scheduler.CreateReservation{Name: req.GetName(), Set: set}
 	case apiv1.ReservationChange_UPDATE:
-		cmd = scheduler.UpdateReservation{Name: req.GetName(), Set: set}
+		command = scheduler.UpdateReservation{Name: req.GetName(), Set: set}
 	case apiv1.ReservationChange_DELETE:
-		cmd = scheduler.DeleteReservation{Name: req.GetName(), Admin: admin}
+		command = scheduler.DeleteReservation{Name: req.GetName(), Admin: admin}
 	default:
 		return nil, spec.Refuse(spec.CodeBadRequest, "unknown verb")
 	}
@@ -66,7 +68,7 @@ func (s *reservationCalls) ChangeReservation(
 	if err := s.knownUsers(ctx, req.GetSet()); err != nil {
 		return nil, err
 	}
-	rep := s.commitCommand(ctx, &request{cmd: cmd, actor: actor})
+	rep := s.commitCommand(ctx, &request{cmd: command, actor: actor})
 	if rep.err != nil {
 		return nil, rep.err
 	}
@@ -74,10 +76,10 @@ func (s *reservationCalls) ChangeReservation(
 }
 
 // markReserved notes which nodes a reservation holds now.
-func markReserved(st *state.State, now spec.Instant, nodes []*apiv1.NodeInfo) {
+func markReserved(cluster *state.State, now spec.Instant, nodes []*apiv1.NodeInfo) {
 	holds := map[string]*spec.Reservation{}
-	for i := range st.Reservations {
-		reservation := &st.Reservations[i]
+	for i := range cluster.Reservations {
+		reservation := &cluster.Reservations[i]
 		if !timeline.ReservationActive(reservation, now) ||
 			reservation.Cores != nil { // of cores: the nodes are everybody's
 			continue
@@ -89,8 +91,9 @@ func markReserved(st *state.State, now spec.Instant, nodes []*apiv1.NodeInfo) {
 		}
 	}
 	for _, node := range nodes {
-		if r := holds[node.GetName()]; r != nil {
-			node.Reservation, node.Maintenance = r.Name, r.Flags.Has(spec.ResvMaint)
+		if reservation := holds[node.GetName()]; reservation != nil {
+			node.Reservation, node.Maintenance = reservation.Name,
+				reservation.Flags.Has(spec.ResvMaint)
 			node.State = wire.NodeState(node)
 		}
 	}

@@ -18,24 +18,26 @@ func (s *policyCalls) Shares(
 	ctx context.Context,
 	_ *apiv1.SharesRequest,
 ) (*apiv1.SharesReply, error) {
-	who, _, err := s.knownCaller(ctx)
+	caller, _, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
-	st, now := s.C.View().State, s.C.deps.Clock.Now()
-	out := shareTree(st, now, s.seesUse(st, who))
-	out.User = who.User
-	return out, nil
+	cluster, now := s.C.View().State, s.C.deps.Clock.Now()
+	sharesReply := shareTree(cluster, now, s.seesUse(cluster, caller))
+	sharesReply.User = caller.User
+	return sharesReply, nil
 }
 
 // shareTree is the tree of shares with those associations that may be seen.
 func shareTree(
-	st *state.State,
+	cluster *state.State,
 	now spec.Instant,
 	sees func(*spec.Association) bool,
 ) *apiv1.SharesReply {
-	tree := fairshare.Of(st)
-	out := &apiv1.SharesReply{Cluster: st.ClusterName, Now: int64(now), FairTree: tree.Fair}
+	tree := fairshare.Of(cluster)
+	sharesReply := &apiv1.SharesReply{
+		Cluster: cluster.ClusterName, Now: int64(now), FairTree: tree.Fair,
+	}
 	fraction := func(n uint64) float64 { return float64(n) / float64(fixed.One) }
 	for i := range tree.Shares {
 		share := &tree.Shares[i]
@@ -70,39 +72,43 @@ func shareTree(
 		level, infinite := tree.LevelFS(share)
 		row.LevelFs, row.LevelInfinite = float64(level)/1e9, infinite
 		key := state.UsageKey(state.UsageAssoc, 0, assoc.ID)
-		row.TresRunMins, row.TresMins = runMinutes(st, key, now), spentMinutes(st, key)
-		out.Shares = append(out.Shares, row)
+		row.TresRunMins, row.TresMins = runMinutes(cluster, key, now), spentMinutes(cluster, key)
+		sharesReply.Shares = append(sharesReply.Shares, row)
 	}
-	return out
+	return sharesReply
 }
 
 // runMinutes is what running jobs of a subject may still use.
-func runMinutes(st *state.State, key uint64, now spec.Instant) []*apiv1.NamedCount {
-	usage, ok := st.Usage.Get(key)
+func runMinutes(cluster *state.State, key uint64, now spec.Instant) []*apiv1.NamedCount {
+	usage, ok := cluster.Usage.Get(key)
 	if !ok {
 		return nil
 	}
-	var out []*apiv1.NamedCount
-	for _, c := range usage.TRES.All() {
-		out = append(
-			out,
-			&apiv1.NamedCount{Name: c.Name, N: limits.RunMinutes(st, key, c.Name, now)},
+	var counts []*apiv1.NamedCount
+	for _, count := range usage.TRES.All() {
+		counts = append(
+			counts,
+			&apiv1.NamedCount{
+				Name: count.Name, N: limits.RunMinutes(cluster, key, count.Name, now),
+			},
 		)
 	}
-	return out
+	return counts
 }
 
 // spentMinutes is what jobs of a subject have used.
-func spentMinutes(st *state.State, key uint64) []*apiv1.NamedCount {
-	u, ok := st.Spent.Get(key)
+func spentMinutes(cluster *state.State, key uint64) []*apiv1.NamedCount {
+	usage, ok := cluster.Spent.Get(key)
 	if !ok {
 		return nil
 	}
-	var out []*apiv1.NamedCount
-	for _, c := range u.TRES {
-		out = append(out, &apiv1.NamedCount{Name: c.Name, N: limits.SpentMinutes(u, c.Name)})
+	var counts []*apiv1.NamedCount
+	for _, count := range usage.TRES {
+		counts = append(
+			counts, &apiv1.NamedCount{Name: count.Name, N: limits.SpentMinutes(usage, count.Name)},
+		)
 	}
-	return out
+	return counts
 }
 
 // Priorities is sprio: what the priorities of pending jobs are made of.
@@ -110,7 +116,7 @@ func (s *policyCalls) Priorities(
 	ctx context.Context,
 	req *apiv1.PrioritiesRequest,
 ) (*apiv1.PrioritiesReply, error) {
-	who, _, err := s.knownCaller(ctx)
+	caller, _, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -118,10 +124,10 @@ func (s *policyCalls) Priorities(
 	if err != nil {
 		return nil, err
 	}
-	st := view.State
-	priority := &st.Config.Priority
+	cluster := view.State
+	priority := &cluster.Config.Priority
 	out := &apiv1.PrioritiesReply{
-		Cluster: st.ClusterName,
+		Cluster: cluster.ClusterName,
 		Now:     int64(now),
 		Weights: &apiv1.PriorityWeights{
 			Age:       priority.Age,
@@ -133,20 +139,20 @@ func (s *policyCalls) Priorities(
 			Basic:     priority.Basic,
 		},
 	}
-	for _, w := range priority.TRES {
+	for _, weight := range priority.TRES {
 		out.Weights.Tres = append(
 			out.Weights.Tres,
-			&apiv1.NamedFactor{Name: w.TRES, Weighted: float64(w.Micro) / 1e6},
+			&apiv1.NamedFactor{Name: weight.TRES, Weighted: float64(weight.Micro) / 1e6},
 		)
 	}
-	sees, ranks := s.visibleTo(who), order.NewContext(st, now)
-	st.Waiting.Range(func(uid uint64, _ struct{}) bool {
-		job := st.Job(spec.JobUID(uid))
+	sees, ranks := s.visibleTo(caller), order.NewContext(cluster, now)
+	cluster.Waiting.Range(func(uid uint64, _ struct{}) bool {
+		job := cluster.Job(spec.JobUID(uid))
 		if !sees(job) || job.Hold != spec.NotHeld || job.Eligible == 0 {
 			return true // what does not compete has no priority yet
 		}
 		for _, name := range job.Spec.Partitions {
-			if part := st.Parts.Find(name); part != nil {
+			if part := cluster.Parts.Find(name); part != nil {
 				out.Jobs = append(out.Jobs, jobPriority(priority, ranks, job, part.Spec))
 			}
 		}
@@ -200,14 +206,14 @@ func jobPriority(
 	if factors.Direct || priority.Basic {
 		return out
 	}
-	for i, w := range priority.TRES {
+	for i, weight := range priority.TRES {
 		if n := ranks.TRES(job, part, i); n > 0 {
 			out.Tres = append(
 				out.Tres,
 				&apiv1.NamedFactor{
-					Name:     w.TRES,
+					Name:     weight.TRES,
 					Weighted: weighted(n),
-					Norm:     weighted(n) * 1e6 / float64(w.Micro),
+					Norm:     weighted(n) * 1e6 / float64(weight.Micro),
 				},
 			)
 		}

@@ -43,16 +43,16 @@ const CredentialLife = attachLife
 
 // stepJob finds the one job that an expression names; the number that an
 // array's last task has with the array means that task.
-func stepJob(st *state.State, expr string, sees func(*state.Job) bool) (*state.Job, error) {
+func stepJob(cluster *state.State, expr string, sees func(*state.Job) bool) (*state.Job, error) {
 	if n, err := strconv.ParseUint(expr, 10, 32); err == nil {
-		if job := st.JobByID(spec.JobID(n)); job != nil && !job.IsArrayRecord() {
+		if job := cluster.JobByID(spec.JobID(n)); job != nil && !job.IsArrayRecord() {
 			if !sees(job) {
 				return nil, hiddenJob()
 			}
 			return job, nil
 		}
 	}
-	list, err := visibleTargets(st, expr, sees)
+	list, err := visibleTargets(cluster, expr, sees)
 	if err != nil {
 		return nil, err
 	}
@@ -62,16 +62,16 @@ func stepJob(st *state.State, expr string, sees func(*state.Job) bool) (*state.J
 			"steps run in one task of an array: name it as 12_3",
 		)
 	}
-	return st.Job(list[0].UID), nil
+	return cluster.Job(list[0].UID), nil
 }
 
 // ownJob finds a running or pending job of the caller by its number.
-func (s *stepCalls) ownJob(who Caller, st *state.State, expr string) (*state.Job, error) {
-	job, err := stepJob(st, expr, s.visibleTo(who))
+func (s *stepCalls) ownJob(caller Caller, cluster *state.State, expr string) (*state.Job, error) {
+	job, err := stepJob(cluster, expr, s.visibleTo(caller))
 	switch {
 	case err != nil:
 		return nil, err
-	case job.Spec.UID != who.UID:
+	case job.Spec.UID != caller.UID:
 		return nil, spec.Refuse(spec.CodeAccessDenied, "only its user runs something in a job")
 	}
 	return job, nil
@@ -84,7 +84,7 @@ func (s *stepCalls) RunStep(
 	stream service.Cluster_RunStepServer,
 ) error {
 	ctx := stream.Context()
-	who, actor, err := s.knownCaller(ctx)
+	caller, actor, err := s.knownCaller(ctx)
 	if err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func (s *stepCalls) RunStep(
 			"invalid step request: the ticket must be 16 bytes; check step number and host",
 		)
 	}
-	r, jobs, err := s.stepRequest(who, req)
+	r, jobs, err := s.stepRequest(caller, req)
 	if err != nil {
 		return err
 	}
@@ -126,7 +126,7 @@ const maxStepParts = 128
 
 // stepRequest makes a command of a request, and gives the jobs of its parts.
 func (s *stepCalls) stepRequest(
-	who Caller,
+	caller Caller,
 	req *apiv1.RunStepRequest,
 ) (*request, []*state.Job, error) {
 	if len(req.GetRest()) >= maxStepParts {
@@ -137,36 +137,36 @@ func (s *stepCalls) stepRequest(
 			{Job: req.GetJob(), Step: req.GetStep(), Environment: req.GetEnvironment()},
 		},
 		req.GetRest()...)
-	st := s.C.View().State
+	cluster := s.C.View().State
 	r := &request{size: proto.Size(req)}
 	var jobs []*state.Job
 	var list []scheduler.StartStep
-	for _, p := range parts {
-		if proto.Size(p.GetStep()) > maxStepSpec ||
-			len(p.GetEnvironment().GetData()) > maxContentBytes {
+	for _, component := range parts {
+		if proto.Size(component.GetStep()) > maxStepSpec ||
+			len(component.GetEnvironment().GetData()) > maxContentBytes {
 			return nil, nil, spec.Refuse(
 				spec.CodeBadRequest,
 				"the step's description or environment is too large",
 			)
 		}
-		job, err := s.ownJob(who, st, p.GetJob())
+		job, err := s.ownJob(caller, cluster, component.GetJob())
 		if err != nil {
 			return nil, nil, err
 		}
-		sp, err := s.stepSpec(who, p, r)
+		step, err := s.stepSpec(caller, component, r)
 		if err != nil {
 			return nil, nil, err
 		}
-		sp.Host = req.GetHost()
-		if takesDefaultMPI(sp) {
-			sp.MPI = st.Config.Limits.MPIDefault
+		step.Host = req.GetHost()
+		if takesDefaultMPI(step) {
+			step.MPI = cluster.Config.Limits.MPIDefault
 		}
 		jobs, list = append(
 			jobs,
 			job,
 		), append(
 			list,
-			scheduler.StartStep{UID: job.UID, Attempt: job.Attempt, Spec: sp},
+			scheduler.StartStep{UID: job.UID, Attempt: job.Attempt, Spec: step},
 		)
 	}
 	list[0].Ticket, list[0].Rest = string(req.GetTicket()), list[1:]
@@ -177,41 +177,41 @@ func (s *stepCalls) stepRequest(
 // takesDefaultMPI tells that MpiDefault holds for a step. Who types into a terminal
 // starts programs that would all take the same connection for theirs, and the
 // daemons of a launcher bring their own.
-func takesDefaultMPI(sp *spec.StepSpec) bool {
-	return sp.MPI == "" && !sp.Pty && !sp.External && sp.Cast == nil
+func takesDefaultMPI(step *spec.StepSpec) bool {
+	return step.MPI == "" && !step.Pty && !step.External && step.Cast == nil
 }
 
 // stepSpec reads what is asked for in one component; its environment goes with
 // the request.
 func (s *stepCalls) stepSpec(
-	who Caller,
-	p *apiv1.StepInComponent,
+	caller Caller,
+	component *apiv1.StepInComponent,
 	r *request,
 ) (*spec.StepSpec, error) {
-	sp, err := wire.ToStepSpec(p.GetStep())
+	step, err := wire.ToStepSpec(component.GetStep())
 	if err != nil {
 		return nil, err
 	}
-	sp.World = nil // which the decision fills in
-	if len(sp.Argv) == 0 && len(sp.Programs) == 0 {
+	step.World = nil // which the decision fills in
+	if len(step.Argv) == 0 && len(step.Programs) == 0 {
 		return nil, spec.Refuse(spec.CodeBadRequest, "the step has no command")
 	}
-	if sp.MemPerNode < 0 || sp.MemPerCPU < 0 {
+	if step.MemPerNode < 0 || step.MemPerCPU < 0 {
 		return nil, spec.Refuse(
 			spec.CodeBadRequest,
 			"invalid step request: check the step's memory",
 		)
 	}
-	if env := p.GetEnvironment(); len(env.GetData()) > 0 || len(env.GetSha256()) > 0 {
-		sp.Env, err = s.submit.content(who, env)
+	if env := component.GetEnvironment(); len(env.GetData()) > 0 || len(env.GetSha256()) > 0 {
+		step.Env, err = s.submit.content(caller, env)
 		if err != nil {
 			return nil, err
 		}
 		if len(env.GetData()) > 0 {
-			r.blobs = append(r.blobs, content{sp.Env, env.GetData()})
+			r.blobs = append(r.blobs, content{step.Env, env.GetData()})
 		}
 	}
-	return sp, nil
+	return step, nil
 }
 
 // stepWaits are the refusals that pass by themselves.
@@ -231,9 +231,9 @@ func (s *stepCalls) awaitStep(
 	job *state.Job,
 	stream service.Cluster_RunStepServer,
 ) (spec.StepID, error) {
-	sp := r.cmd.(scheduler.StartStep).Spec
+	step := r.cmd.(scheduler.StartStep).Spec
 	why := spec.CodeNodesBusy
-	if req.GetImmediate() || sp.Overlap || sp.External || s.C.steps.countWaiting(job.UID) == 0 {
+	if req.GetImmediate() || step.Overlap || step.External || s.C.steps.countWaiting(job.UID) == 0 {
 		first := *r
 		rep := s.C.writer.commitCommand(ctx, &first)
 		if !stepWaits(rep.err) || req.GetImmediate() {
@@ -257,14 +257,14 @@ func (s *stepCalls) followStep(
 ) error {
 	created := false
 	for {
-		v, changed := s.C.Changed()
-		parts, err := stepsOf(v.State, keys)
+		snapshot, changed := s.C.Changed()
+		parts, err := stepsOf(snapshot.State, keys)
 		if err != nil {
 			return err
 		}
 		if !created {
 			created = true
-			news, err := s.describeStep(v, parts, parts[0].job.Spec.UID)
+			news, err := s.describeStep(snapshot, parts, parts[0].job.Spec.UID)
 			if err != nil {
 				return err
 			}
@@ -291,42 +291,42 @@ type jobStep struct {
 	step *state.Step
 }
 
-func stepsOf(st *state.State, keys []attended) ([]jobStep, error) {
-	out := make([]jobStep, len(keys))
+func stepsOf(cluster *state.State, keys []attended) ([]jobStep, error) {
+	steps := make([]jobStep, len(keys))
 	for i, key := range keys {
-		job := st.Job(key.job)
+		job := cluster.Job(key.job)
 		if job == nil || job.Attempt != key.attempt {
 			return nil, spec.Refuse(spec.CodeAlreadyDone, "")
 		}
-		out[i] = (jobStep{job, job.StepByID(key.step)})
-		if out[i].step == nil {
+		steps[i] = (jobStep{job, job.StepByID(key.step)})
+		if steps[i].step == nil {
 			return nil, spec.Refuse(
 				spec.CodeAlreadyDone,
 				"the step ended, and is known to accounting only",
 			)
 		}
 	}
-	return out, nil
+	return steps, nil
 }
 
 // stepsOver is how a step ended, as the worst of its parts; nil while one runs.
 func stepsOver(parts []jobStep) *apiv1.StepOver {
-	var out *apiv1.StepOver
-	for _, p := range parts {
-		if p.step.Live() {
+	var stepOver *apiv1.StepOver
+	for _, step := range parts {
+		if step.step.Live() {
 			return nil
 		}
 		over := &apiv1.StepOver{
-			State:      uint32(p.step.State),
-			ExitCode:   p.step.Result.Exit.Code,
-			ExitSignal: p.step.Result.Exit.Signal,
-			Detail:     p.step.Result.Detail,
+			State:      uint32(step.step.State),
+			ExitCode:   step.step.Result.Exit.Code,
+			ExitSignal: step.step.Result.Exit.Signal,
+			Detail:     step.step.Result.Detail,
 		}
-		if out == nil || endsWorse(over, out) {
-			out = over
+		if stepOver == nil || endsWorse(over, stepOver) {
+			stepOver = over
 		}
 	}
-	return out
+	return stepOver
 }
 
 // endsWorse tells whether an end is worse than another: by exit code, then by signal; any
@@ -344,34 +344,34 @@ func endsWorse(over, than *apiv1.StepOver) bool {
 
 // describeStep tells where a step runs, and gives a user the right to attach to it.
 func (s *stepCalls) describeStep(
-	v *view.View,
+	snapshot *view.View,
 	parts []jobStep,
 	uid uint32,
 ) (*apiv1.StepCreated, error) {
 	var first *apiv1.StepCreated
-	for _, p := range parts {
-		out, err := s.createdIn(v, p.job, p.step, uid)
+	for _, step := range parts {
+		created, err := s.createdIn(snapshot, step.job, step.step, uid)
 		if err != nil {
 			return nil, err
 		}
 		if first == nil {
-			first = out
+			first = created
 		} else {
-			first.Rest = append(first.Rest, out)
+			first.Rest = append(first.Rest, created)
 		}
 	}
 	return first, nil
 }
 
 func (s *stepCalls) createdIn(
-	v *view.View,
+	snapshot *view.View,
 	job *state.Job,
 	step *state.Step,
 	uid uint32,
 ) (*apiv1.StepCreated, error) {
 	now := s.C.deps.Clock.Now()
 	claims := credentials.Claims{
-		Cluster: v.State.UUID,
+		Cluster: snapshot.State.UUID,
 		Job:     job.UID,
 		Attempt: job.Attempt,
 		Step:    step.ID,
@@ -393,10 +393,10 @@ func (s *stepCalls) createdIn(
 	}
 	kill, wait := step.Spec != nil &&
 		step.Spec.KillOnFail, int32(
-		v.State.Config.Timing.WaitTime/spec.Second,
+		snapshot.State.Config.Timing.WaitTime/spec.Second,
 	)
 	if step.Spec != nil && !step.Spec.KeepOnFail {
-		kill = kill || v.State.Config.Limits.KillOnBadExit
+		kill = kill || snapshot.State.Config.Limits.KillOnBadExit
 	}
 	if step.Spec != nil && step.Spec.Wait != 0 {
 		wait = max(step.Spec.Wait, 0)
@@ -410,28 +410,28 @@ func (s *stepCalls) createdIn(
 		Step:          int32(step.ID),
 		Credential:    cred,
 		Tasks:         step.Tasks,
-		Nodes:         stepNodes(v.State, step),
-		Job:           s.jobs.showJob(wire.NewShower(v, now, true), v, job),
+		Nodes:         stepNodes(snapshot.State, step),
+		Job:           s.jobs.showJob(wire.NewShower(snapshot, now, true), snapshot, job),
 	}, nil
 }
 
 // stepNodes tells where the parts of a step are and how they are reached; of one
 // that is over there are none.
-func stepNodes(st *state.State, step *state.Step) []*apiv1.StepNode {
+func stepNodes(cluster *state.State, step *state.Step) []*apiv1.StepNode {
 	if !step.Live() {
 		return nil
 	}
 	ranks := spec.StepRanks(step.Layout, step.Spec)
-	out := make([]*apiv1.StepNode, len(step.Layout))
+	nodes := make([]*apiv1.StepNode, len(step.Layout))
 	for i := range step.Layout {
-		out[i] = &apiv1.StepNode{Name: step.Layout[i].Name, Ranks: ranks[i]}
-		if n := st.NodeByID(step.Layout[i].ID); n != nil && n.Inv != nil {
-			out[i].Host = n.Inv.Hostname
-			out[i].Socket = n.Inv.Socket
-			out[i].Address = n.Inv.Addr
+		nodes[i] = &apiv1.StepNode{Name: step.Layout[i].Name, Ranks: ranks[i]}
+		if node := cluster.NodeByID(step.Layout[i].ID); node != nil && node.Inv != nil {
+			nodes[i].Host = node.Inv.Hostname
+			nodes[i].Socket = node.Inv.Socket
+			nodes[i].Address = node.Inv.Addr
 		}
 	}
-	return out
+	return nodes
 }
 
 // AttachStep lets a step's user, or root, see what it writes.
@@ -439,20 +439,22 @@ func (s *stepCalls) AttachStep(
 	ctx context.Context,
 	req *apiv1.AttachStepRequest,
 ) (*apiv1.StepCreated, error) {
-	who, _, err := s.knownCaller(ctx)
+	caller, _, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
-	v := s.C.View()
-	job, err := stepJob(v.State, req.GetJob(), s.visibleTo(who))
+	snapshot := s.C.View()
+	job, err := stepJob(snapshot.State, req.GetJob(), s.visibleTo(caller))
 	switch {
 	case err != nil:
 		return nil, err
-	case job.Spec.UID != who.UID && (who.UID != 0 || !s.isOperator(who)):
+	case job.Spec.UID != caller.UID && (caller.UID != 0 || !s.isOperator(caller)):
 		return nil, spec.Refuse(
 			spec.CodeAccessDenied,
 			"only its user and root see what a step writes",
 		)
+	case req.GetStep() == int32(spec.StepExtern):
+		return s.attachDisplay(snapshot, job, caller.UID)
 	case req.GetStep() < 0:
 		return nil, spec.Refuse(spec.CodeBadRequest, "only steps of srun can be attached to")
 	}
@@ -464,24 +466,62 @@ func (s *stepCalls) AttachStep(
 	spansJob := func(step *state.Step) bool { return step.Spec != nil && step.Spec.World != nil }
 	namesWhole := job.Het.Leads() && !strings.Contains(req.GetJob(), "+")
 	if namesWhole && (own == nil || spansJob(own)) {
-		list = v.State.Components(job)
+		list = snapshot.State.Components(job)
 	}
-	for _, c := range list {
-		st := c.StepByID(id)
-		if st == nil || !st.Live() || st.Spec == nil {
+	for _, component := range list {
+		step := component.StepByID(id)
+		if step == nil || !step.Live() || step.Spec == nil {
 			continue
 		}
-		if c == job || spansJob(st) {
-			parts = append(parts, jobStep{c, st})
+		if component == job || spansJob(step) {
+			parts = append(parts, jobStep{component, step})
 		}
 	}
 	switch {
 	case len(parts) > 0:
-		return s.describeStep(v, parts, who.UID)
+		return s.describeStep(snapshot, parts, caller.UID)
 	case own != nil || (id < job.NextStep && job.State.Active()) || job.State.Terminal():
 		return nil, spec.Refuse(spec.CodeAlreadyDone, "")
 	}
 	return nil, spec.Refuse(spec.CodeInvalidJobID, "the job has no such step")
+}
+
+// attachDisplay lets the user of a job forward the X display to the nodes where its programs
+// are to reach it. It is asked for by the job's extern step, which the ledger does not have.
+func (s *stepCalls) attachDisplay(
+	snapshot *view.View, job *state.Job, uid uint32,
+) (*apiv1.StepCreated, error) {
+	switch {
+	case job.Spec.X11 == spec.X11None:
+		return nil, spec.Refuse(spec.CodeBadRequest, "the job was submitted without --x11")
+	case job.State.Terminal():
+		return nil, spec.Refuse(spec.CodeAlreadyDone, "")
+	case job.State != spec.Running && job.State != spec.Suspended:
+		return nil, spec.Refuse(spec.CodeNodesBusy, "the job has not begun")
+	}
+	var nodes []spec.NodeAlloc
+	for i := range job.Alloc.Nodes {
+		if job.Spec.X11.Reaches(i, len(job.Alloc.Nodes)) {
+			nodes = append(nodes, job.Alloc.Nodes[i])
+		}
+	}
+	return s.createdIn(snapshot, job, displayStep(nodes), uid)
+}
+
+// displayStep is the extern step of a job on some of its nodes, as far as clients that
+// attach to it see it.
+func displayStep(nodes []spec.NodeAlloc) *state.Step {
+	names := make([]string, len(nodes))
+	for i := range nodes {
+		names[i] = nodes[i].Name
+	}
+	return &state.Step{
+		ID:     spec.StepExtern,
+		State:  spec.Running,
+		Layout: nodes,
+		Nodes:  names,
+		Spec:   &spec.StepSpec{},
+	}
 }
 
 // EndStep ends a step or signals it; who may end the job may do that.
@@ -489,15 +529,15 @@ func (s *stepCalls) EndStep(
 	ctx context.Context,
 	req *apiv1.EndStepRequest,
 ) (*apiv1.EndStepReply, error) {
-	who, actor, err := s.knownCaller(ctx)
+	caller, actor, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
-	job, err := stepJob(s.C.View().State, req.GetJob(), s.visibleTo(who))
+	job, err := stepJob(s.C.View().State, req.GetJob(), s.visibleTo(caller))
 	if err != nil {
 		return nil, err
 	}
-	if !s.mayChange(who, job) {
+	if !s.mayChange(caller, job) {
 		return nil, spec.Refuse(spec.CodeAccessDenied, "")
 	}
 	rep := s.C.writer.commitCommand(
@@ -519,11 +559,11 @@ func (s *stepCalls) EndJob(
 	ctx context.Context,
 	req *apiv1.EndJobRequest,
 ) (*apiv1.EndJobReply, error) {
-	who, actor, err := s.knownCaller(ctx)
+	caller, actor, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
-	job, err := s.ownJob(who, s.C.View().State, req.GetJob())
+	job, err := s.ownJob(caller, s.C.View().State, req.GetJob())
 	if err != nil {
 		return nil, err
 	}
@@ -541,17 +581,17 @@ func (s *stepCalls) EndJob(
 }
 
 // stepKey names a step's part on any node.
-func stepKey(j *state.Job, st *state.Step) *apiv1.RunKey {
+func stepKey(job *state.Job, step *state.Step) *apiv1.RunKey {
 	return &apiv1.RunKey{
-		JobUid:  uint64(j.UID),
-		Attempt: j.Attempt,
-		Step:    int32(st.ID),
-		Epoch:   j.Epoch,
+		JobUid:  uint64(job.UID),
+		Attempt: job.Attempt,
+		Step:    int32(step.ID),
+		Epoch:   job.Epoch,
 	}
 }
 
 // reconcileSteps sends an agent the steps that run on its node.
-func (h *hub) reconcileSteps(st *state.State, job *state.Job, node string) []*apiv1.RunKey {
+func (h *hub) reconcileSteps(cluster *state.State, job *state.Job, node string) []*apiv1.RunKey {
 	var desired []*apiv1.RunKey
 	for i := range job.Steps {
 		step := &job.Steps[i]
@@ -560,18 +600,18 @@ func (h *hub) reconcileSteps(st *state.State, job *state.Job, node string) []*ap
 		}
 		desired = append(desired, stepKey(job, step))
 		if job.GoesOn() && step.Ending == nil {
-			h.launchStep(st, job, step, node)
+			h.launchStep(cluster, job, step, node)
 			h.signalStep(job, step, node)
 		} else {
-			h.endStep(st, job, step, node)
+			h.endStep(cluster, job, step, node)
 		}
 	}
 	return desired
 }
 
 // stepOf finds a step that an event names.
-func stepOf(st *state.State, uid spec.JobUID, id spec.StepID) (*state.Job, *state.Step) {
-	job := st.Job(uid)
+func stepOf(cluster *state.State, uid spec.JobUID, id spec.StepID) (*state.Job, *state.Step) {
+	job := cluster.Job(uid)
 	if job == nil {
 		return nil, nil
 	}
@@ -579,15 +619,15 @@ func stepOf(st *state.State, uid spec.JobUID, id spec.StepID) (*state.Job, *stat
 }
 
 // launchStep orders a step's start on its nodes, or on one of them.
-func (h *hub) launchStep(st *state.State, job *state.Job, step *state.Step, only string) {
+func (h *hub) launchStep(cluster *state.State, job *state.Job, step *state.Step, only string) {
 	if job == nil || step == nil || !step.Live() {
 		return
 	}
-	order, err := h.stepOrder(st, job, step)
+	order, err := h.stepOrder(cluster, job, step)
 	if err != nil {
 		h.c.deps.Logger.Error(
 			"a step cannot be launched",
-			aboutStep(st, job, step.ID),
+			aboutStep(cluster, job, step.ID),
 			"error",
 			err,
 		)
@@ -615,19 +655,19 @@ func (h *hub) launchStep(st *state.State, job *state.Job, step *state.Step, only
 			Job:          order.Job,
 			Groups:       order.Groups,
 			NodeIndex:    uint32(at),
-			Here:         wire.NodeAlloc(partOf(st, job, at)),
+			Here:         wire.NodeAlloc(partOf(cluster, job, at)),
 			CpusPerNode:  order.CpusPerNode,
 			TasksPerNode: order.TasksPerNode,
 			Environment:  order.Environment,
 			Step:         part,
 			Seq:          job.StartSeq,
 		}
-		launch.Credential, launch.Launch, err = h.signStep(st, job, step, part, conn.epochs)
+		launch.Credential, launch.Launch, err = h.signStep(cluster, job, step, part, conn.epochs)
 		if err != nil {
 			h.stepImpossible(job, step, alloc.Name, err)
 			continue
 		}
-		launch.Lease, err = h.leaseFor(conn, st, job)
+		launch.Lease, err = h.leaseFor(conn, cluster, job)
 		if err != nil {
 			h.stepImpossible(job, step, alloc.Name, err)
 			continue
@@ -641,7 +681,7 @@ func (h *hub) launchStep(st *state.State, job *state.Job, step *state.Step, only
 // signStep signs the order of a step for one node and gives the hash of what it
 // starts there. epochs tells whether that node's agent knows keys with epochs.
 func (h *hub) signStep(
-	st *state.State,
+	cluster *state.State,
 	job *state.Job,
 	step *state.Step,
 	part *apiv1.StepLaunch,
@@ -654,7 +694,7 @@ func (h *hub) signStep(
 	hash := sha256.Sum256(data)
 	now := h.c.deps.Clock.Now()
 	claims := credentials.Claims{
-		Cluster: st.UUID,
+		Cluster: cluster.UUID,
 		Job:     job.UID,
 		Attempt: job.Attempt,
 		Step:    step.ID,
@@ -674,11 +714,13 @@ func (h *hub) signStep(
 }
 
 // stepOrder is what all nodes of a step get.
-func (h *hub) stepOrder(st *state.State, job *state.Job, step *state.Step) (*apiv1.Launch, error) {
-	out := h.jobOrder(st, job)
+func (h *hub) stepOrder(
+	cluster *state.State, job *state.Job, step *state.Step,
+) (*apiv1.Launch, error) {
+	launch := h.jobOrder(cluster, job)
 	if env := step.Spec.Env; !env.IsZero() {
 		var err error
-		out.Environment, err = h.c.deps.Blobs.Get(env)
+		launch.Environment, err = h.c.deps.Blobs.Get(env)
 		if err != nil {
 			return nil, fmt.Errorf("environment %s of step %d.%d: %w", env, job.ID, step.ID, err)
 		}
@@ -687,7 +729,7 @@ func (h *hub) stepOrder(st *state.State, job *state.Job, step *state.Step) (*api
 	for i := range step.Layout {
 		tasks[i] = int64(step.Layout[i].Tasks)
 	}
-	out.Step = &apiv1.StepLaunch{
+	launch.Step = &apiv1.StepLaunch{
 		Spec:         wire.StepSpec(step.Spec),
 		Nodes:        hostlist.Fold(step.Nodes),
 		NumNodes:     uint32(len(step.Layout)),
@@ -695,15 +737,15 @@ func (h *hub) stepOrder(st *state.State, job *state.Job, step *state.Step) (*api
 		Tasks:        step.Tasks,
 		LaunchHost:   step.Spec.Host,
 		LaunchUid:    job.Spec.UID,
-		Peers:        stepNodes(st, step),
+		Peers:        stepNodes(cluster, step),
 		Shared:       step.Shares(),
 	}
 	// Only then: an order must be derived again as it was by an older release.
 	if spec.IsPMIx(step.Spec.MPI) {
 		sum := sha256.Sum256([]byte("secret of a step's nodes\x00" + step.Ticket))
-		out.Step.Secret = sum[:]
+		launch.Step.Secret = sum[:]
 	}
-	return out, nil
+	return launch, nil
 }
 
 // stepImpossible closes a part that cannot be ordered.
@@ -736,11 +778,13 @@ func (h *hub) stepImpossible(job *state.Job, step *state.Step, node string, caus
 }
 
 // endStep orders the end of a step's parts.
-func (h *hub) endStep(st *state.State, job *state.Job, step *state.Step, only string) {
+func (h *hub) endStep(cluster *state.State, job *state.Job, step *state.Step, only string) {
 	if job == nil || step == nil {
 		return
 	}
-	terminate := &apiv1.Terminate{Grace: int64(killWait(st.Config)), Cause: uint32(event.EndCancel)}
+	terminate := &apiv1.Terminate{
+		Grace: int64(killWait(cluster.Config)), Cause: uint32(event.EndCancel),
+	}
 	if step.Ending != nil {
 		terminate.Cause = uint32(step.Ending.Cause)
 		terminate.Note = causeNote(step.Ending.Cause)
@@ -757,7 +801,7 @@ func (h *hub) signalStep(job *state.Job, step *state.Step, only string) {
 	if job == nil || step == nil || step.Signal == nil {
 		return
 	}
-	s := &apiv1.SignalRun{
+	run := &apiv1.SignalRun{
 		Signal: step.Signal.Number,
 		Scope:  uint32(event.SignalFull),
 		Seq:    step.Signal.Seq,
@@ -766,7 +810,7 @@ func (h *hub) signalStep(job *state.Job, step *state.Step, only string) {
 		job,
 		step,
 		only,
-		&apiv1.Order{Run: stepKey(job, step), Kind: &apiv1.Order_Signal{Signal: s}},
+		&apiv1.Order{Run: stepKey(job, step), Kind: &apiv1.Order_Signal{Signal: run}},
 	)
 }
 

@@ -24,7 +24,7 @@ func (s *ClusterService) Suppose(
 	ctx context.Context,
 	req *apiv1.SupposeRequest,
 ) (*apiv1.SupposeReply, error) {
-	who, actor, err := s.knownCaller(ctx)
+	caller, actor, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +50,7 @@ func (s *ClusterService) Suppose(
 		}
 		notes = append(notes, said...)
 	}
-	return copied.answerSupposition(who, notes)
+	return copied.answerSupposition(caller, notes)
 }
 
 // namedChange says which of several changes was refused.
@@ -112,9 +112,9 @@ func refusedJob(results *apiv1.JobResults, err error) error {
 	if err != nil {
 		return err
 	}
-	for _, r := range results.GetResults() {
-		if e := r.GetError(); e != nil {
-			detail := "job " + r.GetJob()
+	for _, result := range results.GetResults() {
+		if e := result.GetError(); e != nil {
+			detail := "job " + result.GetJob()
 			if e.GetDetail() != "" {
 				detail += ": " + e.GetDetail()
 			}
@@ -163,7 +163,7 @@ func (s *ClusterService) supposeNodes(
 
 // answerSupposition compares the plans and shows a caller what he may see of that.
 func (s *ClusterService) answerSupposition(
-	who Caller,
+	caller Caller,
 	notes []string,
 ) (*apiv1.SupposeReply, error) {
 	base, copied := s.supposed.base, s.supposed.trial
@@ -172,12 +172,12 @@ func (s *ClusterService) answerSupposition(
 		copied.Freeze(),
 		copied.Now,
 		base.Plan,
-		s.visibleTo(who),
+		s.visibleTo(caller),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("compare the plans: %w", err)
 	}
-	out := &apiv1.SupposeReply{
+	supposeReply := &apiv1.SupposeReply{
 		Now:           int64(copied.Now),
 		Seq:           base.State.Seq,
 		Notes:         notes,
@@ -188,27 +188,27 @@ func (s *ClusterService) answerSupposition(
 		Delay:         int64(found.Delay),
 		Truncated:     found.Truncated,
 	}
-	hideNodes := s.private(privateNodes, who)
+	hideNodes := s.private(privateNodes, caller)
 	for i := range found.Changes {
 		change := &found.Changes[i]
 		job := supposedJob(base.State, found.After, change.UID)
 		job.Before = outlook(base.State, &change.Before, hideNodes)
 		job.After = outlook(found.After, &change.After, hideNodes)
-		out.Jobs = append(out.Jobs, job)
+		supposeReply.Jobs = append(supposeReply.Jobs, job)
 	}
-	return out, nil
+	return supposeReply, nil
 }
 
 // supposedJob names a job that either state knows.
 func supposedJob(before, after *state.State, uid spec.JobUID) *apiv1.SupposedJob {
-	st := after
-	job := st.Job(uid)
+	cluster := after
+	job := cluster.Job(uid)
 	if job == nil {
-		st = before
-		job = st.Job(uid)
+		cluster = before
+		job = cluster.Job(uid)
 	}
 	return &apiv1.SupposedJob{
-		Job:       wire.JobName(st, job, spec.NoTask),
+		Job:       wire.JobName(cluster, job, spec.NoTask),
 		JobId:     uint32(job.ID),
 		Name:      job.Spec.Name,
 		User:      job.Spec.User,
@@ -218,7 +218,7 @@ func supposedJob(before, after *state.State, uid spec.JobUID) *apiv1.SupposedJob
 }
 
 // outlook shows what becomes of a job.
-func outlook(st *state.State, of *suppose.Outlook, hideNodes bool) *apiv1.Outlook {
+func outlook(cluster *state.State, of *suppose.Outlook, hideNodes bool) *apiv1.Outlook {
 	out := &apiv1.Outlook{
 		Standing: apiv1.Outlook_Standing(of.Standing),
 		Start:    int64(of.Start),
@@ -231,7 +231,7 @@ func outlook(st *state.State, of *suppose.Outlook, hideNodes bool) *apiv1.Outloo
 	}
 	names := make([]string, 0, len(of.Nodes))
 	for _, id := range of.Nodes {
-		names = append(names, st.NodeByID(id).Spec.Name)
+		names = append(names, cluster.NodeByID(id).Spec.Name)
 	}
 	out.Nodes = hostlist.Fold(names)
 	return out

@@ -16,28 +16,28 @@ import (
 const maxProgram = 4096
 
 // maySetTriggers refuses those whose programs the site does not want.
-func (s *triggerCalls) maySetTriggers(who Caller) error {
+func (s *triggerCalls) maySetTriggers(caller Caller) error {
 	config := s.C.View().State.Config
 	switch {
 	case s.C.deps.UserPrograms == nil || config.NoTriggers:
 		return spec.Refuse(spec.CodeDisabled, "SlurmctldParameters=disable_triggers")
-	case who.NoUID:
+	case caller.NoUID:
 		return spec.Refuse(
 			spec.CodeAccessDenied,
 			"an administrator's certificate names no user to run programs as",
 		)
-	case who.Limited:
+	case caller.Limited:
 		return spec.Refuse(
 			spec.CodeAccessDenied,
 			"a compute node vouches for its users only while their jobs run there: "+
 				"set triggers on a login host",
 		)
-	case !s.isAdministrator(who) && !config.UserTriggers:
+	case !s.isAdministrator(caller) && !config.UserTriggers:
 		return spec.Refuse(
 			spec.CodeAccessDenied,
 			"triggers of all users need SlurmctldParameters=allow_user_triggers",
 		)
-	case !s.C.deps.UserPrograms.May(who.UID):
+	case !s.C.deps.UserPrograms.May(caller.UID):
 		return spec.Refuse(
 			spec.CodeDisabled,
 			"the controller does not run as root, so it can run programs only as its own user",
@@ -51,14 +51,14 @@ func (s *triggerCalls) SetTriggers(
 	ctx context.Context,
 	req *apiv1.SetTriggersRequest,
 ) (*apiv1.SetTriggersReply, error) {
-	who, actor, err := s.knownCaller(ctx)
+	caller, actor, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.maySetTriggers(who); err != nil {
+	if err := s.maySetTriggers(caller); err != nil {
 		return nil, err
 	}
-	_, groups := s.C.deps.Directory.Groups(ctx, who.User, who.GID)
+	_, groups := s.C.deps.Directory.Groups(ctx, caller.User, caller.GID)
 	cmd := scheduler.SetTriggers{}
 	var problems []string
 	for _, asked := range req.GetTriggers() {
@@ -67,9 +67,9 @@ func (s *triggerCalls) SetTriggers(
 			Node:      asked.GetNode(),
 			Offset:    spec.Span(asked.GetOffset()),
 			Program:   asked.GetProgram(),
-			UID:       who.UID,
-			GID:       who.GID,
-			User:      who.User,
+			UID:       caller.UID,
+			GID:       caller.GID,
+			User:      caller.User,
 			Groups:    groups,
 			Permanent: asked.GetPermanent(),
 		}
@@ -81,11 +81,11 @@ func (s *triggerCalls) SetTriggers(
 			problems = append(problems, fmt.Sprintf("program %q is not an absolute path", trigger.Program))
 		}
 		if asked.GetJob() != "" {
-			list, err := visibleTargets(s.C.View().State, asked.GetJob(), s.visibleTo(who))
+			list, err := visibleTargets(s.C.View().State, asked.GetJob(), s.visibleTo(caller))
 			if err != nil {
 				return nil, err
 			}
-			if job := s.C.View().State.Job(list[0].UID); !s.mayChange(who, job) {
+			if job := s.C.View().State.Job(list[0].UID); !s.mayChange(caller, job) {
 				return nil, spec.Refuse(spec.CodeAccessDenied, "the job is not yours")
 			}
 			trigger.Job = list[0].UID
@@ -107,27 +107,27 @@ func (s *triggerCalls) ListTriggers(
 	ctx context.Context,
 	_ *apiv1.ListTriggersRequest,
 ) (*apiv1.ListTriggersReply, error) {
-	who, _, err := s.knownCaller(ctx)
+	caller, _, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
-	st := s.C.View().State
+	cluster := s.C.View().State
 	out := &apiv1.ListTriggersReply{}
-	for i := range st.Triggers {
-		trigger := &st.Triggers[i]
-		if !s.ownsTrigger(who, trigger) {
+	for i := range cluster.Triggers {
+		trigger := &cluster.Triggers[i]
+		if !s.ownsTrigger(caller, trigger) {
 			continue
 		}
-		out.Triggers = append(out.Triggers, showTrigger(st, trigger))
+		out.Triggers = append(out.Triggers, showTrigger(cluster, trigger))
 	}
 	return out, nil
 }
 
-func (s *triggerCalls) ownsTrigger(who Caller, trigger *spec.Trigger) bool {
-	return !who.NoUID && trigger.UID == who.UID || s.isOperator(who)
+func (s *triggerCalls) ownsTrigger(caller Caller, trigger *spec.Trigger) bool {
+	return !caller.NoUID && trigger.UID == caller.UID || s.isOperator(caller)
 }
 
-func showTrigger(st *state.State, trigger *spec.Trigger) *apiv1.TriggerInfo {
+func showTrigger(cluster *state.State, trigger *spec.Trigger) *apiv1.TriggerInfo {
 	info := &apiv1.TriggerInfo{
 		Id:        trigger.ID,
 		Kind:      trigger.Kind.String(),
@@ -138,8 +138,8 @@ func showTrigger(st *state.State, trigger *spec.Trigger) *apiv1.TriggerInfo {
 		Permanent: trigger.Permanent,
 		Due:       uint32(len(trigger.Pulls)),
 	}
-	if job := st.Job(trigger.Job); job != nil {
-		info.Job = wire.JobName(st, job, spec.NoTask)
+	if job := cluster.Job(trigger.Job); job != nil {
+		info.Job = wire.JobName(cluster, job, spec.NoTask)
 	}
 	return info
 }
@@ -149,13 +149,13 @@ func (s *triggerCalls) ClearTriggers(
 	ctx context.Context,
 	req *apiv1.ClearTriggersRequest,
 ) (*apiv1.ClearTriggersReply, error) {
-	who, actor, err := s.knownCaller(ctx)
+	caller, actor, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
 	for _, id := range req.GetIds() {
 		trigger := s.C.View().State.Trigger(id)
-		if trigger == nil || !s.ownsTrigger(who, trigger) {
+		if trigger == nil || !s.ownsTrigger(caller, trigger) {
 			return nil, spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("there is no trigger %d", id))
 		}
 		rep := s.C.writer.commitCommand(

@@ -36,17 +36,19 @@ type waitingStep struct {
 	answer chan reply // of the try that ended the waiting
 }
 
-func newStepLines(c *Controller) *stepLines {
-	return &stepLines{c: c, of: map[spec.JobUID]*stepLine{}}
+func newStepLines(controller *Controller) *stepLines {
+	return &stepLines{c: controller, of: map[spec.JobUID]*stepLine{}}
 }
 
 // stepShape tells apart steps that ask for different things.
-func stepShape(c scheduler.StartStep) string {
-	s := c.Spec
-	out := fmt.Sprint(s.MinNodes, s.MaxNodes, s.Tasks, s.TasksPerNode, s.CPUsPerTask, s.Overlap, s.Exact, s.MemPerNode, s.MemPerCPU, s.PerNode, s.PerStep,
-		s.PerTask, s.NoGRES, s.Relative, s.Overcommit, s.External) + fmt.Sprintf("%q%q%q", s.Nodes, s.Exclude, s.Distribution)
-	for i := range c.Rest {
-		out += fmt.Sprintf(" %d:", c.Rest[i].UID) + stepShape(c.Rest[i])
+func stepShape(command scheduler.StartStep) string {
+	step := command.Spec
+	out := fmt.Sprint(step.MinNodes, step.MaxNodes, step.Tasks, step.TasksPerNode, step.CPUsPerTask,
+		step.Overlap, step.Exact, step.MemPerNode, step.MemPerCPU, step.PerNode, step.PerStep,
+		step.PerTask, step.NoGRES, step.Relative, step.Overcommit,
+		step.External) + fmt.Sprintf("%q%q%q", step.Nodes, step.Exclude, step.Distribution)
+	for i := range command.Rest {
+		out += fmt.Sprintf(" %d:", command.Rest[i].UID) + stepShape(command.Rest[i])
 	}
 	return out
 }
@@ -117,8 +119,8 @@ func (l *stepLines) serveWaiting(job spec.JobUID, line *stepLine) {
 	var tried uint64
 	noRoom := map[string]bool{}
 	for {
-		v, changed := l.c.Changed()
-		if now := jobChanged(v, job); now != tried {
+		snapshot, changed := l.c.Changed()
+		if now := jobChanged(snapshot, job); now != tried {
 			tried = now
 			clear(noRoom)
 		}
@@ -143,10 +145,10 @@ func (l *stepLines) serveWaiting(job spec.JobUID, line *stepLine) {
 				break // the whole job is not ready
 			}
 		}
-		for jobChanged(v, job) == tried {
+		for jobChanged(snapshot, job) == tried {
 			select {
 			case <-changed:
-				v, changed = l.c.Changed()
+				snapshot, changed = l.c.Changed()
 				continue
 			case <-line.came:
 			case <-l.c.stopping:
@@ -159,14 +161,14 @@ func (l *stepLines) serveWaiting(job spec.JobUID, line *stepLine) {
 
 // jobChanged is when a job's record, or that of another component of its
 // heterogeneous job, last changed; 0 when there is none.
-func jobChanged(v *view.View, job spec.JobUID) uint64 {
-	j := v.State.Job(job)
+func jobChanged(snapshot *view.View, job spec.JobUID) uint64 {
+	j := snapshot.State.Job(job)
 	if j == nil {
 		return 0
 	}
 	last := j.Changed
-	for _, c := range v.State.Components(j) {
-		last = max(last, c.Changed)
+	for _, component := range snapshot.State.Components(j) {
+		last = max(last, component.Changed)
 	}
 	return last
 }

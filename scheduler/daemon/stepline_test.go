@@ -225,6 +225,36 @@ func TestWhoWaitsHearsOfTheEnd(t *testing.T) {
 	}
 }
 
+// TestAttachDisplay: the user of a job with --x11 gets the right to forward a display to the
+// nodes where it is to be reached; of a job without, that is over or that is somebody else's
+// nobody gets one.
+func TestAttachDisplay(t *testing.T) {
+	w := start(t)
+	alice := Caller{UID: 1000, GID: 1000, User: "alice"}
+	attach := func(who Caller, job string) (*apiv1.StepCreated, error) {
+		w.c.deps.Identify = func(context.Context) Caller { return who }
+		return w.svc.AttachStep(t.Context(), &apiv1.AttachStepRequest{Job: job, Step: int32(spec.StepExtern)})
+	}
+	plain := w.stepJobOf(&apiv1.JobSpec{Tasks: 1})
+	if _, err := attach(alice, itoaID(plain.ID)); spec.CodeOf(err) != spec.CodeBadRequest {
+		t.Errorf("a job without --x11: %v", err)
+	}
+	if _, err := w.svc.Submit(t.Context(), &apiv1.SubmitRequest{Spec: &apiv1.JobSpec{Tasks: 1, X11: "all", Shell: true}}); spec.CodeOf(err) != spec.CodeDisabled {
+		t.Errorf("without PrologFlags=X11: %v", err)
+	}
+	config := *w.c.View().State.Config
+	config.ForwardX11 = true
+	w.must(scheduler.Configure{Config: &config})
+	job := w.stepJobOf(&apiv1.JobSpec{Tasks: 1, X11: "first"})
+	made, err := attach(alice, itoaID(job.ID))
+	if err != nil || len(made.GetNodes()) != 1 || len(made.GetCredential()) == 0 || made.GetStep() != int32(spec.StepExtern) {
+		t.Errorf("its user gets %v, %v", made, err)
+	}
+	if _, err := attach(Caller{UID: 1001, GID: 1001, User: "bob"}, itoaID(job.ID)); spec.CodeOf(err) != spec.CodeAccessDenied {
+		t.Errorf("another user: %v", err)
+	}
+}
+
 // TestAttachStep: a step's user and root get the right to see it, in their own
 // name, and nobody else does; nor is there anything to see of one that is over.
 func TestAttachStep(t *testing.T) {

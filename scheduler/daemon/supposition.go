@@ -17,11 +17,11 @@ type supposition struct {
 }
 
 // newSupposition copies what the view shows. The copy shares what does not change.
-func newSupposition(c *Controller) *supposition {
-	base := c.View()
+func newSupposition(controller *Controller) *supposition {
+	base := controller.View()
 	system := event.Actor{Kind: event.ActorSystem}
-	copied := trial.On(base.State.Fork(), c.deps.Clock.Now(), system, "suppose")
-	copied.East = c.deps.East
+	copied := trial.On(base.State.Fork(), controller.deps.Clock.Now(), system, "suppose")
+	copied.East = controller.deps.East
 	return &supposition{base: base, trial: copied}
 }
 
@@ -35,8 +35,8 @@ func (p *supposition) currentView() *view.View {
 // decideRequest makes one change, which the rules may refuse.
 func (p *supposition) decideRequest(r *request) reply {
 	p.trial.Actor = r.actor
-	res, err := scheduler.Decide(p.trial, r.cmd)
-	return reply{res: res, err: err, seq: p.trial.Seq}
+	result, err := scheduler.Decide(p.trial, r.cmd)
+	return reply{res: result, err: err, seq: p.trial.Seq}
 }
 
 // currentView is the cluster, or the copy on which this service supposes changes.

@@ -14,24 +14,24 @@ import (
 
 // findTargets finds what a job expression names: 12, 12_3, 12_[1-3,7],
 // 12+1. For a whole array these are all its live records.
-func findTargets(st *state.State, expr string) ([]scheduler.Target, error) {
+func findTargets(cluster *state.State, expr string) ([]scheduler.Target, error) {
 	if leader, offset, ok := strings.Cut(expr, "+"); ok {
-		return componentTarget(st, leader, offset)
+		return componentTarget(cluster, leader, offset)
 	}
-	num, tasks, isTask := strings.Cut(expr, "_")
-	n, err := strconv.ParseUint(num, 10, 32)
+	number, tasks, isTask := strings.Cut(expr, "_")
+	n, err := strconv.ParseUint(number, 10, 32)
 	if err != nil || n == 0 {
 		return nil, spec.Refuse(spec.CodeInvalidJobID, "")
 	}
-	job, array := st.JobByID(spec.JobID(n)), st.ArrayByID(spec.JobID(n))
+	job, array := cluster.JobByID(spec.JobID(n)), cluster.ArrayByID(spec.JobID(n))
 	if job != nil {
-		array = st.ArrayOf(job)
+		array = cluster.ArrayOf(job)
 	}
 	if job == nil && array != nil { // its record is forgotten, some of its tasks are not
 		if isTask && tasks != "*" {
-			return taskTargets(st, array, tasks)
+			return taskTargets(cluster, array, tasks)
 		}
-		return arrayTargets(st, array), nil
+		return arrayTargets(cluster, array), nil
 	}
 	if job == nil {
 		return nil, spec.Refuse(spec.CodeInvalidJobID, "")
@@ -40,26 +40,28 @@ func findTargets(st *state.State, expr string) ([]scheduler.Target, error) {
 		if array == nil || array.ID != job.ID {
 			return []scheduler.Target{{UID: job.UID, Task: spec.NoTask}}, nil
 		}
-		return arrayTargets(st, array), nil
+		return arrayTargets(cluster, array), nil
 	}
 	if array == nil {
 		return nil, spec.Refuse(spec.CodeInvalidJobID, "")
 	}
-	return taskTargets(st, array, tasks)
+	return taskTargets(cluster, array, tasks)
 }
 
 // visibleTargets finds what a job expression names of the jobs that a caller
 // may know of. What he may not know of is refused as if it did not exist.
 func visibleTargets(
-	st *state.State,
+	cluster *state.State,
 	expr string,
 	sees func(*state.Job) bool,
 ) ([]scheduler.Target, error) {
-	list, err := findTargets(st, expr)
+	list, err := findTargets(cluster, expr)
 	if err != nil {
 		return nil, err
 	}
-	list = slices.DeleteFunc(list, func(t scheduler.Target) bool { return !sees(st.Job(t.UID)) })
+	list = slices.DeleteFunc(list, func(t scheduler.Target) bool {
+		return !sees(cluster.Job(t.UID))
+	})
 	if len(list) == 0 {
 		return nil, hiddenJob()
 	}
@@ -67,13 +69,13 @@ func visibleTargets(
 }
 
 // componentTarget finds a component of a heterogeneous job: 12+1.
-func componentTarget(st *state.State, leader, offset string) ([]scheduler.Target, error) {
+func componentTarget(cluster *state.State, leader, offset string) ([]scheduler.Target, error) {
 	n, err := strconv.ParseUint(leader, 10, 32)
 	k, err2 := strconv.ParseUint(offset, 10, 16)
 	if err != nil || err2 != nil {
 		return nil, spec.Refuse(spec.CodeInvalidJobID, "")
 	}
-	job := st.JobByID(spec.JobID(n + k))
+	job := cluster.JobByID(spec.JobID(n + k))
 	if job == nil || job.Het == nil || uint64(job.Het.Offset) != k {
 		return nil, spec.Refuse(spec.CodeInvalidJobID, "")
 	}
@@ -81,46 +83,48 @@ func componentTarget(st *state.State, leader, offset string) ([]scheduler.Target
 }
 
 // taskTargets finds the named tasks of an array.
-func taskTargets(st *state.State, array *state.Array, tasks string) ([]scheduler.Target, error) {
+func taskTargets(
+	cluster *state.State, array *state.Array, tasks string,
+) ([]scheduler.Target, error) {
 	set, err := taskSet(tasks)
 	if err != nil {
 		return nil, err
 	}
-	var out []scheduler.Target
-	rec := st.Job(array.UID)
+	var targets []scheduler.Target
+	record := cluster.Job(array.UID)
 	for _, task := range set {
-		if uid, ok := array.Split.Get(uint64(task)); ok && st.Job(uid) != nil {
-			out = append(out, scheduler.Target{UID: uid, Task: spec.NoTask})
-		} else if rec != nil && rec.Tasks.Has(task) {
-			out = append(out, scheduler.Target{UID: rec.UID, Task: task})
+		if uid, ok := array.Split.Get(uint64(task)); ok && cluster.Job(uid) != nil {
+			targets = append(targets, scheduler.Target{UID: uid, Task: spec.NoTask})
+		} else if record != nil && record.Tasks.Has(task) {
+			targets = append(targets, scheduler.Target{UID: record.UID, Task: task})
 		}
 	}
-	if len(out) == 0 {
+	if len(targets) == 0 {
 		return nil, spec.Refuse(spec.CodeInvalidJobID, "")
 	}
-	return out, nil
+	return targets, nil
 }
 
 // arrayTargets lists an array's records: what still waits together, then the
 // tasks of their own.
-func arrayTargets(st *state.State, array *state.Array) []scheduler.Target {
-	var out []scheduler.Target
-	if rec := st.Job(array.UID); rec != nil && rec.IsArrayRecord() {
-		out = append(out, scheduler.Target{UID: rec.UID, Task: spec.NoTask})
+func arrayTargets(cluster *state.State, array *state.Array) []scheduler.Target {
+	var targets []scheduler.Target
+	if record := cluster.Job(array.UID); record != nil && record.IsArrayRecord() {
+		targets = append(targets, scheduler.Target{UID: record.UID, Task: spec.NoTask})
 	}
 	array.Split.Range(func(_ uint64, uid spec.JobUID) bool {
-		if st.Job(uid) != nil {
-			out = append(out, scheduler.Target{UID: uid, Task: spec.NoTask})
+		if cluster.Job(uid) != nil {
+			targets = append(targets, scheduler.Target{UID: uid, Task: spec.NoTask})
 		}
 		return true
 	})
-	return out
+	return targets
 }
 
 // taskSet reads "3", "[1-3,7]" or "[1-9:2]".
-func taskSet(s string) ([]int64, error) {
-	s = strings.TrimSuffix(strings.TrimPrefix(s, "["), "]")
-	set, err := format.ParseArray(s)
+func taskSet(text string) ([]int64, error) {
+	text = strings.TrimSuffix(strings.TrimPrefix(text, "["), "]")
+	set, err := format.ParseArray(text)
 	if err != nil {
 		return nil, spec.Refuse(spec.CodeInvalidJobID, err.Error())
 	}
@@ -145,7 +149,7 @@ type selection struct {
 // newSelection reads a filter of a caller who may know of the jobs that sees
 // tells. unknown are the expressions that name none of these.
 func newSelection(
-	st *state.State,
+	cluster *state.State,
 	filter *apiv1.JobFilter,
 	sees func(*state.Job) bool,
 ) (s selection, unknown []string, err error) {
@@ -160,17 +164,17 @@ func newSelection(
 	}
 	s.only = map[scheduler.Target]bool{}
 	for _, expr := range filter.GetJobs() {
-		list, err := visibleTargets(st, expr, sees)
+		list, err := visibleTargets(cluster, expr, sees)
 		if err != nil {
 			unknown = append(unknown, expr)
 			continue
 		}
-		for _, t := range list {
-			s.only[t] = true
+		for _, target := range list {
+			s.only[target] = true
 		}
-		if j := st.Job(list[0].UID); j.Het.Leads() && !strings.Contains(expr, "+") {
-			for _, c := range st.Components(j) {
-				s.only[scheduler.Target{UID: c.UID, Task: spec.NoTask}] = true
+		if job := cluster.Job(list[0].UID); job.Het.Leads() && !strings.Contains(expr, "+") {
+			for _, component := range cluster.Components(job) {
+				s.only[scheduler.Target{UID: component.UID, Task: spec.NoTask}] = true
 			}
 		}
 	}
@@ -219,14 +223,16 @@ func (s *selection) stateMatch(job *state.Job) bool {
 	return !job.State.Terminal() || completing
 }
 
-func among(list []string, v string) bool { return len(list) == 0 || slices.Contains(list, v) }
+func among(list []string, value string) bool {
+	return len(list) == 0 || slices.Contains(list, value)
+}
 
 // eachRecord calls f for the selected records in ascending order of uid.
-func (s *selection) eachRecord(st *state.State, f func(j *state.Job, t scheduler.Target)) {
+func (s *selection) eachRecord(cluster *state.State, f func(j *state.Job, t scheduler.Target)) {
 	if s.only != nil {
 		var list []scheduler.Target
-		for t := range s.only {
-			list = append(list, t)
+		for target := range s.only {
+			list = append(list, target)
 		}
 		slices.SortFunc(list, func(a, b scheduler.Target) int {
 			if a.UID != b.UID {
@@ -234,14 +240,14 @@ func (s *selection) eachRecord(st *state.State, f func(j *state.Job, t scheduler
 			}
 			return int(a.Task - b.Task)
 		})
-		for _, t := range list {
-			if j := st.Job(t.UID); j != nil && s.sees(j) && s.matchesJob(j) {
-				f(j, t)
+		for _, target := range list {
+			if job := cluster.Job(target.UID); job != nil && s.sees(job) && s.matchesJob(job) {
+				f(job, target)
 			}
 		}
 		return
 	}
-	st.Jobs.Range(func(_ uint64, job *state.Job) bool {
+	cluster.Jobs.Range(func(_ uint64, job *state.Job) bool {
 		if s.sees(job) && s.matchesJob(job) {
 			f(job, scheduler.Target{UID: job.UID, Task: spec.NoTask})
 		}

@@ -50,9 +50,9 @@ type triggerRun struct {
 	pull spec.TriggerPull
 }
 
-func newTriggerRuns(c *Controller) *triggerRuns {
+func newTriggerRuns(controller *Controller) *triggerRuns {
 	return &triggerRuns{
-		c:     c,
+		c:     controller,
 		slots: make(chan struct{}, mostTriggerPrograms),
 		begun: map[triggerRun]bool{},
 	}
@@ -66,8 +66,8 @@ func (r *triggerRuns) run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for {
-		v, changed := r.c.Changed()
-		next := r.startDue(ctx, &wg, v.State)
+		view, changed := r.c.Changed()
+		next := r.startDue(ctx, &wg, view.State)
 		wait := spec.Span(spec.Hour)
 		if next != 0 {
 			wait = max(next.Sub(r.c.deps.Clock.Now()), spec.Second/10)
@@ -89,14 +89,14 @@ func (r *triggerRuns) run(ctx context.Context) error {
 func (r *triggerRuns) startDue(
 	ctx context.Context,
 	wg *sync.WaitGroup,
-	st *state.State,
+	cluster *state.State,
 ) (next spec.Instant) {
 	now := r.c.deps.Clock.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.forgetEnded(st)
-	for i := range st.Triggers {
-		trigger := st.Triggers[i]
+	r.forgetEnded(cluster)
+	for i := range cluster.Triggers {
+		trigger := cluster.Triggers[i]
 		for _, pull := range trigger.Pulls {
 			key := triggerRun{trigger.ID, pull}
 			if r.begun[key] {
@@ -109,7 +109,7 @@ func (r *triggerRuns) startDue(
 				continue
 			}
 			r.begun[key] = true
-			wg.Go(func() { r.runProgram(ctx, st.ClusterName, trigger, pull) })
+			wg.Go(func() { r.runProgram(ctx, cluster.ClusterName, trigger, pull) })
 		}
 	}
 	return next
@@ -117,9 +117,9 @@ func (r *triggerRuns) startDue(
 
 // forgetEnded drops the runs whose end a state holds. States come in order, so that none
 // that comes later still names them.
-func (r *triggerRuns) forgetEnded(st *state.State) {
+func (r *triggerRuns) forgetEnded(cluster *state.State) {
 	for key := range r.begun {
-		if t := st.Trigger(key.id); t == nil || !slices.Contains(t.Pulls, key.pull) {
+		if t := cluster.Trigger(key.id); t == nil || !slices.Contains(t.Pulls, key.pull) {
 			delete(r.begun, key)
 		}
 	}

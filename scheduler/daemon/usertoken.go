@@ -25,21 +25,21 @@ func (s *tokenCalls) CreateUserToken(
 	ctx context.Context,
 	req *apiv1.CreateUserTokenRequest,
 ) (*apiv1.CreateUserTokenReply, error) {
-	who, actor, err := s.knownCaller(ctx)
+	caller, actor, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if who.Limited {
+	if caller.Limited {
 		return nil, spec.Refuse(
 			spec.CodeAccessDenied,
 			"a compute node vouches for its users only while their jobs run there, and a token would last: ask for it on a login host",
 		)
 	}
-	name := who.User
-	uid := who.UID
-	gid := who.GID
-	if other := req.GetUser(); other != "" && other != who.User {
-		if !s.isAdministrator(who) {
+	name := caller.User
+	uid := caller.UID
+	gid := caller.GID
+	if other := req.GetUser(); other != "" && other != caller.User {
+		if !s.isAdministrator(caller) {
 			return nil, spec.Refuse(
 				spec.CodeAccessDenied,
 				"only an administrator gets a token of another user",
@@ -53,15 +53,15 @@ func (s *tokenCalls) CreateUserToken(
 				fmt.Sprintf("there is no user %q on the controller's host", other),
 			)
 		}
-		if uid == 0 && !who.Admin {
+		if uid == 0 && !caller.Admin {
 			return nil, spec.Refuse(spec.CodeAccessDenied, "a token of root is for root")
 		}
 		name = other
-	} else if who.NoUID {
+	} else if caller.NoUID {
 		return nil, spec.Refuse(spec.CodeInvalidUser, "an administrator's certificate names no user: say whose token it shall be (username=)")
 	}
 	life, longest := spec.Span(req.GetLifetime()), userTokenLongest
-	if s.isAdministrator(who) {
+	if s.isAdministrator(caller) {
 		longest = anyTokenLongest
 	}
 	switch {
@@ -75,7 +75,7 @@ func (s *tokenCalls) CreateUserToken(
 			fmt.Sprintf("a token lives for %d days at most", longest/spec.Day),
 		)
 	}
-	if req.GetScope() != "" && !s.isAdministrator(who) {
+	if req.GetScope() != "" && !s.isAdministrator(caller) {
 		// It may do what its user may not.
 		return nil, spec.Refuse(
 			spec.CodeAccessDenied,
@@ -89,13 +89,17 @@ func (s *tokenCalls) CreateUserToken(
 	if err != nil {
 		return nil, err
 	}
-	cmd := scheduler.IssueUserToken{Token: event.UserTokenIssued{
+	record := event.UserTokenIssued{
 		ID:      token.ID,
 		User:    name,
 		UID:     uid,
 		Expires: now.Add(life),
 		Key:     token.Key,
-	}}
+	}
+	if s.C.View().State.Version > newestPlainTokens {
+		record.Scope = req.GetScope()
+	}
+	cmd := scheduler.IssueUserToken{Token: record}
 	if rep := s.C.writer.commitCommand(ctx, &request{cmd: cmd, actor: actor}); rep.err != nil {
 		return nil, rep.err
 	}
@@ -104,7 +108,7 @@ func (s *tokenCalls) CreateUserToken(
 		"user",
 		name,
 		"for",
-		who.User,
+		caller.User,
 		"seconds",
 		int64(life/spec.Second),
 	)
@@ -115,9 +119,9 @@ func (s *tokenCalls) CreateUserToken(
 	}, nil
 }
 
-// newestWithoutLogin is the last version of the ledger whose records of tokens do not tell on whose
-// word a token was given.
-const newestWithoutLogin = 1
+// newestPlainTokens is the last version of the ledger whose records of tokens do not tell on whose
+// word a token was given, nor its scope.
+const newestPlainTokens = 1
 
 // IssueLogin makes a token for a user whom an identity provider has vouched for: the session of the
 // console. It is recorded, listed and revoked as any other.
@@ -143,7 +147,7 @@ func (c *Controller) IssueLogin(
 		Expires: now.Add(life),
 		Key:     token.Key,
 	}
-	if c.View().State.Version > newestWithoutLogin {
+	if c.View().State.Version > newestPlainTokens {
 		record.Login = provider
 	}
 	actor := event.Actor{Kind: event.ActorUser, UID: uid, Name: user, Host: "web"}
@@ -164,19 +168,19 @@ func (s *tokenCalls) ListUserTokens(
 	ctx context.Context,
 	req *apiv1.ListUserTokensRequest,
 ) (*apiv1.ListUserTokensReply, error) {
-	who, _, err := s.knownCaller(ctx)
+	caller, _, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
 	user := req.GetUser()
-	if !s.isAdministrator(who) {
-		if user != "" && user != who.User {
+	if !s.isAdministrator(caller) {
+		if user != "" && user != caller.User {
 			return nil, spec.Refuse(
 				spec.CodeAccessDenied,
 				"only an administrator sees the tokens of another user",
 			)
 		}
-		user = who.User
+		user = caller.User
 	}
 	out := &apiv1.ListUserTokensReply{Now: int64(s.C.deps.Clock.Now())}
 	for _, token := range s.liveTokens(s.C.View().State.Access) {
@@ -193,7 +197,7 @@ func (s *tokenCalls) RevokeUserTokens(
 	ctx context.Context,
 	req *apiv1.RevokeUserTokensRequest,
 ) (*apiv1.RevokeUserTokensReply, error) {
-	who, actor, err := s.knownCaller(ctx)
+	caller, actor, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -204,14 +208,14 @@ func (s *tokenCalls) RevokeUserTokens(
 			"name tokens by their ids, or the user all of whose tokens end, and not both",
 		)
 	}
-	if !s.isAdministrator(who) {
-		if cmd.User != "" && cmd.User != who.User {
+	if !s.isAdministrator(caller) {
+		if cmd.User != "" && cmd.User != caller.User {
 			return nil, spec.Refuse(
 				spec.CodeAccessDenied,
 				"only an administrator revokes the tokens of another user",
 			)
 		}
-		cmd.Whose = who.User
+		cmd.Whose = caller.User
 	}
 	before := s.C.View().State.Access
 	if rep := s.C.writer.commitCommand(ctx, &request{cmd: cmd, actor: actor}); rep.err != nil {
@@ -232,13 +236,13 @@ func (s *tokenCalls) RevokeUserTokens(
 func (s *tokenCalls) liveTokens(access *state.Access) []state.UserToken {
 	now := s.C.deps.Clock.Now()
 	key := s.C.deps.Access.UserTokenKey()
-	var out []state.UserToken
+	var userTokens []state.UserToken
 	for i := range access.Users {
 		if token := &access.Users[i]; !token.Revoked && token.Expires > now && token.Key == key {
-			out = append(out, *token)
+			userTokens = append(userTokens, *token)
 		}
 	}
-	return out
+	return userTokens
 }
 
 // noteUses adds when tokens were shown last.
@@ -263,5 +267,6 @@ func tokenInfo(token *state.UserToken) *apiv1.UserTokenInfo {
 		IssuedBy: token.By.Name,
 		IssuedOn: token.By.Host,
 		Login:    token.Login,
+		Scope:    token.Scope,
 	}
 }

@@ -94,6 +94,11 @@ func TestTokenWithScope(t *testing.T) {
 			t.Errorf("%s: %v", who.User, err)
 		}
 	}
+	w.c.deps.Identify = func(context.Context) Caller { return Caller{User: "root", Admin: true} }
+	rep, err := w.svc.ListUserTokens(t.Context(), &apiv1.ListUserTokensRequest{})
+	if err != nil || len(rep.GetTokens()) != 1 || rep.GetTokens()[0].GetScope() != "pods" {
+		t.Errorf("the list does not show what the token is for: %v, %v", rep, err)
+	}
 }
 
 // TestUserTokens: tokens are listed and revoked by their users, and by administrators

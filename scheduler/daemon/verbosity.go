@@ -29,8 +29,8 @@ type Verbosity struct {
 }
 
 // NewVerbosity makes a Verbosity for a logger, whose handler must use level.
-func NewVerbosity(log *slog.Logger, level *slog.LevelVar) *Verbosity {
-	return &Verbosity{log: log, level: level}
+func NewVerbosity(logger *slog.Logger, level *slog.LevelVar) *Verbosity {
+	return &Verbosity{log: logger, level: level}
 }
 
 // DebugFlag is a group of records that an administrator switches on, by Slurm's name.
@@ -103,7 +103,7 @@ func (v *Verbosity) wantsFlag(flag DebugFlag) bool {
 func (v *Verbosity) wantsScheduling() bool { return v != nil && v.scheduling.Load() }
 
 // noteEvents writes the events of a durable batch that are wanted.
-func (v *Verbosity) noteEvents(st *state.State, events []event.Envelope) {
+func (v *Verbosity) noteEvents(cluster *state.State, events []event.Envelope) {
 	if v == nil || (v.flags.Load() == 0 && !v.scheduling.Load()) {
 		return
 	}
@@ -111,15 +111,15 @@ func (v *Verbosity) noteEvents(st *state.State, events []event.Envelope) {
 		kind := events[i].Event.Kind()
 		flag := flagOfEvent(kind)
 		if v.wantsFlag(flag) || (kind == event.KindJobStarted && v.wantsScheduling()) {
-			v.noteEvent(st, &events[i])
+			v.noteEvent(cluster, &events[i])
 		}
 	}
 }
 
-func (v *Verbosity) noteEvent(st *state.State, envelope *event.Envelope) {
+func (v *Verbosity) noteEvent(cluster *state.State, envelope *event.Envelope) {
 	name := func(uid spec.JobUID) string {
-		if job := st.Job(uid); job != nil {
-			return wire.JobName(st, job, job.Task)
+		if job := cluster.Job(uid); job != nil {
+			return wire.JobName(cluster, job, job.Task)
 		}
 		return fmt.Sprintf("uid %d", uid) // it has been forgotten since
 	}
@@ -161,13 +161,14 @@ func fieldValue(field *apiv1.EventField) any {
 }
 
 // notePass writes what a pass did.
-func (v *Verbosity) notePass(out *scheduler.Outcome, took spec.Span, quick bool, dropped int) {
+func (v *Verbosity) notePass(outcome *scheduler.Outcome, took spec.Span, quick bool, dropped int) {
 	if !v.wantsFlag(DebugBackfill) && !v.wantsScheduling() {
 		return
 	}
 	v.log.Info("pass",
-		"quick", quick, "took", time.Duration(took).String(), "queue", out.Queue, "depth", out.Depth,
-		"planned", len(out.Plan.Jobs), "dropped", dropped, "exit", out.Exit)
+		"quick", quick, "took", time.Duration(took).String(), "queue", outcome.Queue, "depth",
+		outcome.Depth,
+		"planned", len(outcome.Plan.Jobs), "dropped", dropped, "exit", outcome.Exit)
 }
 
 // WantsCalls tells that calls of the API are to be noted.

@@ -84,14 +84,14 @@ const (
 
 // The nonces begin anywhere, so that a batch of another life or another
 // controller is not taken for one of this writer's.
-func newWriter(c *Controller) *writer {
+func newWriter(controller *Controller) *writer {
 	w := &writer{
-		c:       c,
+		c:       controller,
 		nonce:   rand.Uint64(),
 		cmds:    make(chan *request, 4096),
 		flights: make(chan *flight, maxFlights),
 	}
-	w.head, w.base = c.machine.resetExpected(), c.machine.Applied()
+	w.head, w.base = controller.machine.resetExpected(), controller.machine.Applied()
 	return w
 }
 
@@ -172,17 +172,17 @@ func (w *writer) gatherCommands(first *request) []*request {
 	if most == 0 {
 		most = defaultMaxBatch
 	}
-	out, size := []*request{first}, first.size
-	for len(out) < most && size < maxBatchBytes && !raisesVersion(out[len(out)-1]) {
+	requests, size := []*request{first}, first.size
+	for len(requests) < most && size < maxBatchBytes && !raisesVersion(requests[len(requests)-1]) {
 		select {
 		case r := <-w.cmds:
-			out = append(out, r)
+			requests = append(requests, r)
 			size += r.size
 		default:
-			return out
+			return requests
 		}
 	}
-	return out
+	return requests
 }
 
 func raisesVersion(r *request) bool {
@@ -196,8 +196,8 @@ func raisesVersion(r *request) bool {
 // and the batch decided again without it: such a bug must not stop a cluster.
 func (w *writer) writeBatch(reqs []*request) error {
 	now := w.c.deps.Clock.Now()
-	f, blobs, bad, err := w.decideCommands(reqs, now)
-	for ; err != nil; f, blobs, bad, err = w.decideCommands(reqs, now) {
+	batch, blobs, bad, err := w.decideCommands(reqs, now)
+	for ; err != nil; batch, blobs, bad, err = w.decideCommands(reqs, now) {
 		if spec.CodeOf(err) == spec.CodeLedgerVersion {
 			reqs[bad].reply <- reply{err: err}
 			w.head = w.base.Fork()
@@ -216,22 +216,27 @@ func (w *writer) writeBatch(reqs []*request) error {
 		w.head = w.base.Fork()
 		reqs = slices.Delete(reqs, bad, bad+1)
 	}
-	if len(f.events) > 0 {
-		events, err := w.c.deps.Codec.Encode(f.events)
+	if len(batch.events) > 0 {
+		events, err := w.c.deps.Codec.Encode(batch.events)
 		if err != nil {
 			refuseAll(reqs, err)
 			return err
 		}
 		w.nonce++
-		f.state = w.head.Freeze()
-		w.base = f.state
-		w.check(f.state)
+		batch.state = w.head.Freeze()
+		w.base = batch.state
+		w.check(batch.state)
 		w.c.machine.expectBatch(
-			folded{nonce: w.nonce, state: f.state, first: f.events[0].Seq, last: f.state.Seq},
+			folded{
+				nonce: w.nonce,
+				state: batch.state,
+				first: batch.events[0].Seq,
+				last:  batch.state.Seq,
+			},
 		)
-		f.pending = w.c.deps.Log.Append(frameBatch(w.nonce, blobs, events))
+		batch.pending = w.c.deps.Log.Append(frameBatch(w.nonce, blobs, events))
 	}
-	w.flights <- f
+	w.flights <- batch
 	return nil
 }
 
@@ -240,42 +245,42 @@ func (w *writer) writeBatch(reqs []*request) error {
 func (w *writer) decideCommands(
 	reqs []*request,
 	now spec.Instant,
-) (f *flight, blobs [][]byte, bad int, err error) {
+) (batch *flight, blobs [][]byte, bad int, err error) {
 	t := trial.On(w.head, now, event.Actor{}, "")
 	t.East = w.c.deps.East
-	f = &flight{requests: reqs, results: make([]reply, len(reqs)), appended: now}
+	batch = &flight{requests: reqs, results: make([]reply, len(reqs)), appended: now}
 	sent := map[spec.Hash]bool{}
 	for i, r := range reqs {
 		if err := w.refuseOnFullDisk(r); err != nil {
-			f.results[i].err = err
+			batch.results[i].err = err
 			continue
 		}
 		t.Actor = r.actor
 		before := len(t.Events)
-		res, err := decideOne(t, r.cmd)
+		result, err := decideOne(t, r.cmd)
 		if err != nil && spec.CodeOf(err) == 0 {
 			return nil, nil, i, err
 		}
 		if err := w.refuseNewer(t.Events[before:]); err != nil {
 			return nil, nil, i, err
 		}
-		f.results[i] = reply{res: res, err: err, seq: t.Seq}
+		batch.results[i] = reply{res: result, err: err, seq: t.Seq}
 		if err == nil && len(t.Events) > before {
 			blobs = w.newBlobs(blobs, r, sent)
 		}
 	}
-	f.events = t.Events
-	return f, blobs, 0, nil
+	batch.events = t.Events
+	return batch, blobs, 0, nil
 }
 
 // decideOne makes an error of a panic: the trial is dropped after both.
-func decideOne(t *trial.Trial, cmd scheduler.Command) (res scheduler.Result, err error) {
+func decideOne(t *trial.Trial, command scheduler.Command) (result scheduler.Result, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 		}
 	}()
-	return scheduler.Decide(t, cmd)
+	return scheduler.Decide(t, command)
 }
 
 // refuseOnFullDisk stops submissions while the disk's reserve is reached; ends and
@@ -449,19 +454,19 @@ func (w *writer) settleBatches(ctx context.Context) error {
 		case <-last.Done():
 		}
 	})()
-	for f := range w.flights {
-		if f.drained != nil {
-			close(f.drained)
+	for batch := range w.flights {
+		if batch.drained != nil {
+			close(batch.drained)
 			continue
 		}
-		w.landFlight(last, f)
+		w.landFlight(last, batch)
 	}
 	return nil
 }
 
-func (w *writer) landFlight(ctx context.Context, f *flight) {
-	if f.pending != nil {
-		if err := f.pending.Wait(ctx); err != nil {
+func (w *writer) landFlight(ctx context.Context, batch *flight) {
+	if batch.pending != nil {
+		if err := batch.pending.Wait(ctx); err != nil {
 			w.failure = err
 			if !w.broken.Swap(true) {
 				w.c.deps.Logger.Error(
@@ -469,32 +474,32 @@ func (w *writer) landFlight(ctx context.Context, f *flight) {
 					"error",
 					err,
 					"commands",
-					len(f.requests),
+					len(batch.requests),
 				)
 			}
-			refuseAll(f.requests, unwritableError(err))
+			refuseAll(batch.requests, unwritableError(err))
 			return
 		}
-		w.countCommands(f)
-		w.c.publishCommitted(f)
+		w.countCommands(batch)
+		w.c.publishCommitted(batch)
 	} else if w.broken.Load() { // decided on a state that never came to be
-		refuseAll(f.requests, unwritableError(w.failure))
+		refuseAll(batch.requests, unwritableError(w.failure))
 		return
 	} else {
-		w.countCommands(f)
+		w.countCommands(batch)
 	}
-	for i, r := range f.requests {
-		r.reply <- f.results[i]
+	for i, r := range batch.requests {
+		r.reply <- batch.results[i]
 	}
 }
 
 // countCommands adds a batch's commands to the figures.
-func (w *writer) countCommands(f *flight) {
-	for i := range f.results {
-		if f.results[i].err != nil {
+func (w *writer) countCommands(batch *flight) {
+	for i := range batch.results {
+		if batch.results[i].err != nil {
 			w.c.figures.refused.Add(1)
 		}
-		w.c.figures.stale.Add(uint64(f.results[i].res.Stale))
+		w.c.figures.stale.Add(uint64(batch.results[i].res.Stale))
 	}
-	w.c.figures.commands.Add(uint64(len(f.requests)))
+	w.c.figures.commands.Add(uint64(len(batch.requests)))
 }

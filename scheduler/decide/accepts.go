@@ -8,8 +8,8 @@ import (
 )
 
 // Accepts tells whether a request would be taken in a pending job's place.
-func Accepts(st *state.State, now spec.Instant, job *state.Job, jobSpec *spec.JobSpec) bool {
-	d := decisionOn(trial.On(st.Fork(), now, event.Actor{}, "explain"))
+func Accepts(cluster *state.State, now spec.Instant, job *state.Job, jobSpec *spec.JobSpec) bool {
+	d := decisionOn(trial.On(cluster.Fork(), now, event.Actor{}, "explain"))
 	asked := *jobSpec
 	asked.Queue.Dependency = nil
 	asked.Queue.Hold = spec.NotHeld

@@ -71,9 +71,11 @@ func (d submission) checkBounds(jobSpec *spec.JobSpec) error {
 		if len(list) > maxEntries {
 			return spec.Refuse(spec.CodeInvalidGRES, fmt.Sprintf("%d kinds", len(list)))
 		}
-		for _, c := range list {
-			if c.N < 0 || c.N > most {
-				return spec.Refuse(spec.CodeInvalidGRES, fmt.Sprintf("%d of %s", c.N, c.Name))
+		for _, count := range list {
+			if count.N < 0 || count.N > most {
+				return spec.Refuse(
+					spec.CodeInvalidGRES, fmt.Sprintf("%d of %s", count.N, count.Name),
+				)
 			}
 		}
 	}

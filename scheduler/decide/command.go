@@ -104,6 +104,9 @@ type UpdatePartition struct {
 type UpdateNodes struct {
 	Nodes []string
 	State event.NodeAdminState
+	// KeepInService accepts that a node is in service already, as state=idle and
+	// state=undrain do. With state=resume it is an error.
+	KeepInService bool
 	// Power is a further command about the power of the same nodes, their reboot or
 	// their fencing; nil without one.
 	Power Command
@@ -338,6 +341,7 @@ func (BeginEpoch) command() string        { return "lead" }
 func (RaiseVersion) command() string      { return "upgrade" }
 func (NoteLostHistory) command() string   { return "history" }
 func (HoldOrphans) command() string       { return "orphans" }
+func (AdoptRun) command() string          { return "adopt" }
 func (PrologOver) command() string        { return "prolog" }
 func (EpilogOver) command() string        { return "epilog" }
 func (GPUReport) command() string         { return "gpu" }

@@ -40,21 +40,21 @@ func (d *decision) crontabs() cronCommands { return cronCommands{d} }
 
 // putTable tries the whole table on a copy first, so that all that is wrong with it is said at
 // once and a refusal leaves nothing behind.
-func (d cronCommands) putTable(c PutCrontab) error {
+func (d cronCommands) putTable(command PutCrontab) error {
 	if !d.t.Config.Scrontab {
 		return spec.Refuse(
 			spec.CodeDisabled,
 			"crontabs are off here; ScronParameters=enable in slurm.conf turns them on",
 		)
 	}
-	if c.Text == "" && d.t.Crontab(c.UID) == nil {
-		return spec.Refuse(spec.CodeBadRequest, "no crontab for "+c.User)
+	if command.Text == "" && d.t.Crontab(command.UID) == nil {
+		return spec.Refuse(spec.CodeBadRequest, "no crontab for "+command.User)
 	}
 	rehearsal := trial.On(d.t.State.Freeze().Draft(), d.t.Now, d.t.Actor, "")
 	rehearsal.East = d.t.East
 	var problems []string
 	on := decisionOn(rehearsal).crontabs()
-	if err := on.replaceTable(c, func(line uint32, problem string) {
+	if err := on.replaceTable(command, func(line uint32, problem string) {
 		problems = append(problems, fmt.Sprintf("line %d: %s", line, problem))
 	}); err != nil {
 		return err
@@ -63,7 +63,7 @@ func (d cronCommands) putTable(c PutCrontab) error {
 		return spec.Refuse(spec.CodeBadRequest, strings.Join(problems, "\n"))
 	}
 	var broken error
-	err := d.replaceTable(c, func(line uint32, problem string) {
+	err := d.replaceTable(command, func(line uint32, problem string) {
 		broken = fmt.Errorf("line %d was refused after it had passed: %s", line, problem)
 	})
 	return errors.Join(err, broken)
@@ -71,14 +71,16 @@ func (d cronCommands) putTable(c PutCrontab) error {
 
 // replaceTable ends what there was and submits the jobs of the new table. What is wrong with a
 // line goes to blame.
-func (d cronCommands) replaceTable(c PutCrontab, blame func(line uint32, problem string)) error {
-	if old := d.t.Crontab(c.UID); old != nil {
+func (d cronCommands) replaceTable(
+	command PutCrontab, blame func(line uint32, problem string),
+) error {
+	if old := d.t.Crontab(command.UID); old != nil {
 		if err := d.retireTable(old); err != nil {
 			return err
 		}
 	}
-	table := spec.Crontab{UID: c.UID, User: c.User, Text: c.Text}
-	for _, job := range c.Jobs {
+	table := spec.Crontab{UID: command.UID, User: command.User, Text: command.Text}
+	for _, job := range command.Jobs {
 		uid, err := d.submitLine(job)
 		var refusal *spec.Error
 		switch {
@@ -96,7 +98,7 @@ func (d cronCommands) replaceTable(c PutCrontab, blame func(line uint32, problem
 		)
 		d.res.Jobs = append(d.res.Jobs, d.t.Job(uid).ID)
 	}
-	if c.Text == "" && d.t.Crontab(c.UID) == nil {
+	if command.Text == "" && d.t.Crontab(command.UID) == nil {
 		return nil
 	}
 	return d.Emit(&event.CrontabPut{Crontab: table})

@@ -32,22 +32,22 @@ func decisionOn(t *trial.Trial) *decision { return &decision{Changes: commit.On(
 // Decide turns a command into events, folded into the trial's state at once.
 // A refusal is a *spec.Error and leaves no event behind; any other error is a
 // broken rule, after which the trial must be dropped.
-func Decide(t *trial.Trial, cmd Command) (Result, error) {
-	t.Cause = event.Cause{Command: cmd.command()}
+func Decide(t *trial.Trial, command Command) (Result, error) {
+	t.Cause = event.Cause{Command: command.command()}
 	d := decisionOn(t)
 	before := len(t.Events)
 	var old *state.State // for the triggers; without any nobody asks
 	if len(t.Triggers) > 0 {
 		old = t.State.Freeze()
 	}
-	err := d.het().dispatchWhole(cmd)
+	err := d.het().dispatchWhole(command)
 	if err == nil && old != nil && len(t.Events) > before {
 		err = d.triggers().followEvents(old, slices.Clone(t.Events[before:]))
 	}
 	if err != nil && spec.CodeOf(err) != 0 && len(t.Events) != before {
 		return d.res, fmt.Errorf(
 			"%s was refused after it had changed something: %v",
-			cmd.command(),
+			command.command(),
 			err,
 		)
 	}
@@ -70,8 +70,8 @@ func (d *decision) usage() usageClock                 { return usageClock{d} }
 func (d *decision) proposals() proposalCheck          { return proposalCheck{d} }
 
 //muster:table one case for each command
-func (d *decision) dispatchCommand(cmd Command) error {
-	switch c := cmd.(type) {
+func (d *decision) dispatchCommand(command Command) error {
+	switch c := command.(type) {
 	case Submit:
 		d.sees = c.Sees
 		if c.Again && d.submission().findEarlier(c) {
@@ -153,6 +153,8 @@ func (d *decision) dispatchCommand(cmd Command) error {
 		return d.nodes().noteLostHistory(c)
 	case HoldOrphans:
 		return d.nodes().holdOrphans(c)
+	case AdoptRun:
+		return d.jobs().adoptRun(c)
 	case EpilogOver:
 		return d.jobs().epilogOver(c)
 	case PrologOver:
@@ -202,24 +204,24 @@ func (d *decision) dispatchCommand(cmd Command) error {
 	case Starts:
 		return d.proposals().commitProposal(c.Proposal)
 	}
-	return fmt.Errorf("unknown command %T", cmd)
+	return fmt.Errorf("unknown command %T", command)
 }
 
 func (d *decision) decideConfigure(configure Configure) error {
 	old := d.t.Config
-	cfg := configure.Config.KeepDynamic(old)
-	if n := cfg.DynamicNodes(); n > 0 && len(cfg.Nodes) > int(cfg.MaxNodes) {
+	config := configure.Config.KeepDynamic(old)
+	if n := config.DynamicNodes(); n > 0 && len(config.Nodes) > int(config.MaxNodes) {
 		return spec.Refuse(
 			spec.CodeBadRequest,
 			fmt.Sprintf(
 				"MaxNodeCount=%d is less than the %d nodes of slurm.conf and the %d that were added since: delete some with `scontrol delete nodename=`, or raise it",
-				cfg.MaxNodes,
-				len(cfg.Nodes)-n,
+				config.MaxNodes,
+				len(config.Nodes)-n,
 				n,
 			),
 		)
 	}
-	if err := d.Emit(&event.ConfigAdopted{Config: cfg}); err != nil {
+	if err := d.Emit(&event.ConfigAdopted{Config: config}); err != nil {
 		return err
 	}
 	if err := d.nodes().judgeInventories(); err != nil {
@@ -229,8 +231,8 @@ func (d *decision) decideConfigure(configure Configure) error {
 }
 
 // adoptPolicy adopts prepared changes of accounts, users, associations and QOS.
-func (d *decision) adoptPolicy(c Policy) error {
-	for _, ev := range c.Events {
+func (d *decision) adoptPolicy(command Policy) error {
+	for _, ev := range command.Events {
 		if err := d.Emit(ev); err != nil {
 			return err
 		}

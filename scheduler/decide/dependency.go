@@ -32,6 +32,9 @@ func (d submission) resolveDependency(jobSpec *spec.JobSpec, self *state.Job) er
 		if err != nil {
 			return err
 		}
+		if self != nil && uid == self.UID {
+			return spec.Refuse(spec.CodeDependencyProblem, "")
+		}
 		if self != nil && reaches(d.t.State, uid, self.UID, map[spec.JobUID]bool{}) {
 			return spec.Refuse(spec.CodeCircularDependency, "")
 		}
@@ -76,7 +79,7 @@ func (d submission) dependencyUID(term *spec.DependencyTerm) (spec.JobUID, error
 }
 
 // mayKnow tells whether whoever gave the command may know of a job.
-func (d submission) mayKnow(j *state.Job) bool { return d.sees == nil || d.sees(j) }
+func (d submission) mayKnow(job *state.Job) bool { return d.sees == nil || d.sees(job) }
 
 // visibleArray is the array, or nil if whoever gave the command may not know of
 // it. All of an array is of one user; the record that stands for what waits may
@@ -104,8 +107,8 @@ func (d submission) visibleArray(array *state.Array) *state.Array {
 }
 
 // reaches tells whether a chain of dependencies leads from one job to another.
-func reaches(st *state.State, from, to spec.JobUID, seen map[spec.JobUID]bool) bool {
-	job := st.Job(from)
+func reaches(cluster *state.State, from, to spec.JobUID, seen map[spec.JobUID]bool) bool {
+	job := cluster.Job(from)
 	if from == to {
 		return true
 	}
@@ -113,8 +116,8 @@ func reaches(st *state.State, from, to spec.JobUID, seen map[spec.JobUID]bool) b
 		return false
 	}
 	seen[from] = true
-	for _, t := range job.Spec.Queue.Dependency.Terms {
-		if t.UID != 0 && reaches(st, t.UID, to, seen) {
+	for _, term := range job.Spec.Queue.Dependency.Terms {
+		if term.UID != 0 && reaches(cluster, term.UID, to, seen) {
 			return true
 		}
 	}

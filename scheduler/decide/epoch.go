@@ -13,11 +13,11 @@ import (
 type RaiseVersion struct{ To uint32 }
 
 // raiseVersion does nothing where the version is as high already.
-func (d *decision) raiseVersion(c RaiseVersion) error {
-	if c.To <= d.t.Version {
+func (d *decision) raiseVersion(command RaiseVersion) error {
+	if command.To <= d.t.Version {
 		return nil
 	}
-	return d.Emit(&event.ClusterVersionRaised{Version: c.To})
+	return d.Emit(&event.ClusterVersionRaised{Version: command.To})
 }
 
 // BeginEpoch is the first command of a controller that begins to lead. Value is
@@ -42,43 +42,48 @@ type HoldOrphans struct {
 	Runs int
 }
 
-func (d nodeCommands) noteLostHistory(c NoteLostHistory) error {
-	if d.t.HasSeen(c.Seen.Epoch, c.Seen.Seq) {
+func (d nodeCommands) noteLostHistory(command NoteLostHistory) error {
+	if d.t.HasSeen(command.Seen.Epoch, command.Seen.Seq) {
 		return nil
 	}
 	known := d.t.Lost
-	numbersKnown := d.t.NextUID >= c.Seen.NextUID && d.t.NextID >= c.Seen.NextID
-	if known != nil && known.Seen.Epoch == c.Seen.Epoch && known.Seen.Seq >= c.Seen.Seq &&
+	numbersKnown := d.t.NextUID >= command.Seen.NextUID && d.t.NextID >= command.Seen.NextID
+	if known != nil && known.Seen.Epoch == command.Seen.Epoch &&
+		known.Seen.Seq >= command.Seen.Seq &&
 		numbersKnown {
 		return nil // another witness has told as much
 	}
-	return d.Emit(&event.HistoryLost{Witness: c.Witness, Seen: c.Seen})
+	lost := &event.HistoryLost{Witness: command.Witness, Seen: command.Seen}
+	if d.t.Version >= event.LostNumbersSince {
+		lost.FirstUID, lost.FirstID = d.t.NextUID, d.t.NextID
+	}
+	return d.Emit(lost)
 }
 
 // orphansReason begins the reason of a node that is drained for its orphans.
 const orphansReason = "Lost history: "
 
-func (d nodeCommands) holdOrphans(c HoldOrphans) error {
-	node := d.t.Node(c.Node)
+func (d nodeCommands) holdOrphans(command HoldOrphans) error {
+	node := d.t.Node(command.Node)
 	if node == nil {
 		return nil
 	}
 	ours := node.Admin == event.NodeDrain && strings.HasPrefix(node.Reason, orphansReason)
-	if c.Runs == 0 {
+	if command.Runs == 0 {
 		if !ours {
 			return nil
 		}
-		return d.Emit(&event.NodeStateSet{Node: c.Node, State: event.NodeResume})
+		return d.Emit(&event.NodeStateSet{Node: command.Node, State: event.NodeResume})
 	}
 	if ours {
 		return nil
 	}
 	return d.DrainNode(
-		c.Node,
+		command.Node,
 		fmt.Sprintf(
 			"%s%s that this ledger does not know (muster runs)",
 			orphansReason,
-			format.Plural(c.Runs, "run", "runs"),
+			format.Plural(command.Runs, "run", "runs"),
 		),
 	)
 }

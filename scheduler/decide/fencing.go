@@ -29,9 +29,9 @@ type DeclareFenced struct{ Nodes []string }
 func (FenceNode) command() string     { return "fence" }
 func (DeclareFenced) command() string { return "update" }
 
-// declareFenced takes an operator's word for all of the nodes, or for none.
-func (d nodeCommands) declareFenced(c DeclareFenced) error {
-	for _, name := range c.Nodes {
+// declareFenced records that an operator declares nodes fenced: all of them, or none.
+func (d nodeCommands) declareFenced(command DeclareFenced) error {
+	for _, name := range command.Nodes {
 		node := d.t.Node(name)
 		if node == nil {
 			return spec.Refuse(spec.CodeInvalidNodeName, name)
@@ -41,7 +41,7 @@ func (d nodeCommands) declareFenced(c DeclareFenced) error {
 				" has no runs to fence: set it down first, or wait for SlurmdTimeout")
 		}
 	}
-	for _, name := range c.Nodes {
+	for _, name := range command.Nodes {
 		if err := d.fenceNode(FenceNode{Node: name, By: event.FenceOperator}); err != nil {
 			return err
 		}
@@ -49,65 +49,71 @@ func (d nodeCommands) declareFenced(c DeclareFenced) error {
 	return nil
 }
 
-// fenceNode takes the word of whatever fences a node.
-func (d nodeCommands) fenceNode(c FenceNode) error {
-	node := d.t.Node(c.Node)
+// fenceNode records the result of whatever fences a node.
+func (d nodeCommands) fenceNode(command FenceNode) error {
+	node := d.t.Node(command.Node)
 	if node == nil {
 		return nil // it was deleted, which it is only without debts
 	}
 	for _, debt := range slices.Clone(node.Unfenced) {
-		if c.Of != nil && !slices.Contains(c.Of, commit.Run{UID: debt.UID, Attempt: debt.Attempt}) {
+		if command.Of != nil &&
+			!slices.Contains(command.Of, commit.Run{UID: debt.UID, Attempt: debt.Attempt}) {
 			continue
 		}
-		if err := d.Emit(&event.RunFenced{Node: c.Node, UID: debt.UID, Attempt: debt.Attempt, By: c.By}); err != nil {
+		if err := d.Emit(
+			&event.RunFenced{
+				Node: command.Node, UID: debt.UID, Attempt: debt.Attempt, By: command.By,
+			},
+		); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// fencedByReport takes the end of a run that was given up, from the agent that
-// came back. Only the end of the whole attempt there is one.
-func (d nodeCommands) fencedByReport(c Report) error {
+// fencedByReport records that an agent that came back has reported the end of a run
+// that was given up. Only the end of the whole attempt on the node counts.
+func (d nodeCommands) fencedByReport(report Report) error {
 	ev := &event.RunFenced{
-		Node:    c.Node,
-		UID:     c.Run.UID,
-		Attempt: c.Run.Attempt,
+		Node:    report.Node,
+		UID:     report.Run.UID,
+		Attempt: report.Run.Attempt,
 		By:      event.FenceAgent,
-		Usage:   c.Done.Usage.InVersion(d.t.Version),
-		Batch:   c.Done.Batch,
+		Usage:   report.Done.Usage.InVersion(d.t.Version),
+		Batch:   report.Done.Batch,
 	}
 	if err := d.Emit(ev); err != nil {
 		return err
 	}
-	if c.Done.Drain != "" {
-		return d.DrainNode(c.Node, c.Done.Drain)
+	if report.Done.Drain != "" {
+		return d.DrainNode(report.Node, report.Done.Drain)
 	}
 	return nil
 }
 
 // isOwed tells whether a report is the end of a run that was given up.
-func (d nodeCommands) isOwed(c Report) bool {
-	n := d.t.Node(c.Node)
-	return c.Done != nil && n != nil && n.OwesRun(c.Run.UID, c.Run.Attempt, c.Epoch)
+func (d nodeCommands) isOwed(report Report) bool {
+	node := d.t.Node(report.Node)
+	return report.Done != nil && node != nil &&
+		node.OwesRun(report.Run.UID, report.Run.Attempt, report.Epoch)
 }
 
-// giveUpJobs takes all jobs of a node away although processes of them may still
-// live there.
-func (d nodeCommands) giveUpJobs(node, why string) error {
+// giveUpJobs ends all jobs of a node although some of their processes may still
+// be alive there.
+func (d nodeCommands) giveUpJobs(node, reason string) error {
 	n := d.t.Node(node)
 	// Nothing was ever started on a node without an agent, or on one that is off.
 	unfenced := n.Inv != nil && !n.Asleep()
-	return d.takeJobs(node, why, unfenced)
+	return d.takeJobs(node, reason, unfenced)
 }
 
-// loseJobs takes all jobs of a node away: it is certain that nothing of them is
-// left there.
-func (d nodeCommands) loseJobs(node, why string) error {
-	return d.takeJobs(node, why, false)
+// loseJobs ends all jobs of a node. The caller knows that none of their processes
+// is left there.
+func (d nodeCommands) loseJobs(node, reason string) error {
+	return d.takeJobs(node, reason, false)
 }
 
-func (d nodeCommands) takeJobs(node, why string, unfenced bool) error {
+func (d nodeCommands) takeJobs(node, reason string, unfenced bool) error {
 	n := d.t.Node(node)
 	gone := &commit.NodeDone{Unfenced: unfenced}
 	for _, uid := range slices.Clone(n.Jobs) {
@@ -126,7 +132,9 @@ func (d nodeCommands) takeJobs(node, why string, unfenced bool) error {
 		}
 		if job.GoesOn() {
 			again := d.MayRequeue(job)
-			if err := d.RequestEnd(job, event.EndNodeLost, again, spec.NotHeld, why); err != nil {
+			if err := d.RequestEnd(
+				job, event.EndNodeLost, again, spec.NotHeld, reason,
+			); err != nil {
 				return err
 			}
 			job = d.t.Job(uid)
@@ -141,8 +149,8 @@ func (d nodeCommands) takeJobs(node, why string, unfenced bool) error {
 	return nil
 }
 
-// outlives tells whether a job goes on without a node that is lost: it was asked
-// for with --no-kill, the script runs elsewhere, and all of it has begun.
+// outlives tells whether a job continues without a lost node: it was submitted
+// with --no-kill, its script runs elsewhere, and all of it has started.
 func outlives(job *state.Job, node string) bool {
 	if job.State == spec.Running && slices.Contains(job.Leaving, node) {
 		return true // it was giving the node back
@@ -154,33 +162,35 @@ func outlives(job *state.Job, node string) bool {
 	return !job.Configuring() && !runsScript && !commit.IsLastNode(job, node)
 }
 
-// drainUnready takes a node out of service whose agent says that it can start nothing.
-// Its jobs stay: SlurmdTimeout decides about them, as about those of a silent node.
-func (d nodeCommands) drainUnready(c NodeUnready) error {
-	node := d.t.Node(c.Node)
+// drainUnready drains a node whose agent reports that it cannot start anything.
+// Its jobs stay: SlurmdTimeout decides about them, as on a silent node.
+func (d nodeCommands) drainUnready(command NodeUnready) error {
+	node := d.t.Node(command.Node)
 	if node == nil || node.Lost || node.Inv == nil || node.Asleep() {
 		return nil
 	}
-	return d.Emit(&event.NodeLost{Node: c.Node, LastSeen: c.LastSeen, Why: c.Why})
+	return d.Emit(&event.NodeLost{Node: command.Node, LastSeen: command.LastSeen, Why: command.Why})
 }
 
 // giveUpSilent gives a node up that has not been heard of, or has been able to do
 // nothing, for SlurmdTimeout: it is DOWN, and what ran there has failed with it.
-func (d nodeCommands) giveUpSilent(c NodeSilent) error {
-	node := d.t.Node(c.Node)
+func (d nodeCommands) giveUpSilent(command NodeSilent) error {
+	node := d.t.Node(command.Node)
 	if node == nil || node.Inv == nil || node.Asleep() || node.IsRebooting() {
 		return nil
 	}
 	if !node.Lost {
-		if err := d.Emit(&event.NodeLost{Node: c.Node, LastSeen: c.LastSeen}); err != nil {
+		if err := d.Emit(
+			&event.NodeLost{Node: command.Node, LastSeen: command.LastSeen},
+		); err != nil {
 			return err
 		}
 	}
-	why := "node " + c.Node + " does not respond"
+	reason := "node " + command.Node + " does not respond"
 	if node.LostWhy != "" {
-		why += ": " + node.LostWhy
+		reason += ": " + node.LostWhy
 	}
-	return d.giveUpJobs(c.Node, why)
+	return d.giveUpJobs(command.Node, reason)
 }
 
 // FenceAnswered is the answer of the site's fence program about a node: Failed is
@@ -197,15 +207,17 @@ func (FenceAnswered) command() string { return "fence" }
 
 // fenceAnswered takes the answer of a fence program. A node that owes nothing any
 // more was fenced by something else in the meantime.
-func (d nodeCommands) fenceAnswered(c FenceAnswered) error {
-	node := d.t.Node(c.Node)
+func (d nodeCommands) fenceAnswered(command FenceAnswered) error {
+	node := d.t.Node(command.Node)
 	if node == nil || len(node.Unfenced) == 0 {
 		return nil
 	}
-	if c.Failed == "" {
-		return d.fenceNode(FenceNode{Node: c.Node, By: event.FenceProgram, Of: c.Of})
+	if command.Failed == "" {
+		return d.fenceNode(FenceNode{Node: command.Node, By: event.FenceProgram, Of: command.Of})
 	}
-	tried := event.FenceTried{Node: c.Node, Program: c.Program, Try: 1, Why: c.Failed}
+	tried := event.FenceTried{
+		Node: command.Node, Program: command.Program, Try: 1, Why: command.Failed,
+	}
 	if node.FenceTry != nil {
 		tried.Try = node.FenceTry.Try + 1
 	}
@@ -213,15 +225,15 @@ func (d nodeCommands) fenceAnswered(c FenceAnswered) error {
 }
 
 // FenceProgramOf names the program that is to be asked about a node that does not
-// answer, and the runs that the node owes; empty where none is.
-func FenceProgramOf(st *state.State, node *state.Node) (program string, owed []commit.Run) {
-	if !node.Lost {
+// answer, or was powered down, and the runs that the node owes; empty where none is.
+func FenceProgramOf(cluster *state.State, node *state.Node) (program string, owed []commit.Run) {
+	if !node.Lost && node.Power != event.PoweredDown {
 		return "", nil // its agent ends the runs
 	}
-	for _, debt := range node.Unfenced {
-		if policy := st.FencingOf(debt.Partition); policy.Kind == spec.FenceProgram &&
-			program == "" {
-			program = policy.Program
+	for i := range node.Unfenced {
+		debt := &node.Unfenced[i]
+		if program == "" {
+			program = cluster.FenceProgram(node, debt)
 		}
 		owed = append(owed, commit.Run{UID: debt.UID, Attempt: debt.Attempt})
 	}

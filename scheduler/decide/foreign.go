@@ -44,25 +44,25 @@ func (d *decision) foreign() foreignCommands { return foreignCommands{d} }
 const maxHoldText = 512
 
 // take gives another scheduler a part of a node if it is free.
-func (d foreignCommands) take(c TakeForeignHold) error {
-	node := d.t.Node(c.Node)
+func (d foreignCommands) take(command TakeForeignHold) error {
+	node := d.t.Node(command.Node)
 	if node == nil || node.Removed {
-		return spec.Refuse(spec.CodeInvalidNodeName, c.Node)
+		return spec.Refuse(spec.CodeInvalidNodeName, command.Node)
 	}
-	if err := wellFormed(&c); err != nil {
+	if err := wellFormed(&command); err != nil {
 		return err
 	}
-	if at, there := node.HoldAt(c.Hold.ID); there {
-		return sameHold(&node.Holds[at], &c)
+	if at, there := node.HoldAt(command.Hold.ID); there {
+		return sameHold(&node.Holds[at], &command)
 	}
-	ev, err := d.place(node, &c)
-	if err != nil && c.Running {
+	ev, err := d.place(node, &command)
+	if err != nil && command.Running {
 		d.res.Message = fmt.Sprintf(
 			"%s runs without room in the ledger: %s",
-			c.Hold.Name(),
+			command.Hold.Name(),
 			refusalDetail(err),
 		)
-		return d.DrainNode(c.Node, d.res.Message)
+		return d.DrainNode(command.Node, d.res.Message)
 	}
 	if err != nil {
 		return err
@@ -80,15 +80,15 @@ func refusalDetail(err error) string {
 }
 
 // wellFormed refuses a hold that no node could have.
-func wellFormed(c *TakeForeignHold) error {
-	hold := &c.Hold
+func wellFormed(command *TakeForeignHold) error {
+	hold := &command.Hold
 	switch {
 	case hold.ID == "" || len(hold.ID) > maxHoldText || len(hold.Owner) > maxHoldText || len(hold.Space) > maxHoldText:
 		return spec.Refuse(
 			spec.CodeBadRequest,
 			fmt.Sprintf("a hold needs an id, and its names have at most %d bytes", maxHoldText),
 		)
-	case !isHoldAmount(hold.MilliCPU) || !isHoldAmount(hold.Mem) || c.GPUs < 0:
+	case !isHoldAmount(hold.MilliCPU) || !isHoldAmount(hold.Mem) || command.GPUs < 0:
 		return spec.Refuse(
 			spec.CodeBadRequest,
 			fmt.Sprintf(
@@ -96,17 +96,17 @@ func wellFormed(c *TakeForeignHold) error {
 				hold.Name(),
 				hold.MilliCPU,
 				hold.Mem,
-				c.GPUs,
+				command.GPUs,
 			),
 		)
-	case len(hold.GPUs) > 0 && c.GPUs != 0 && c.GPUs != int64(len(hold.GPUs)):
+	case len(hold.GPUs) > 0 && command.GPUs != 0 && command.GPUs != int64(len(hold.GPUs)):
 		return spec.Refuse(
 			spec.CodeBadRequest,
 			fmt.Sprintf(
 				"hold %s names %d GPUs and asks for %d",
 				hold.Name(),
 				len(hold.GPUs),
-				c.GPUs,
+				command.GPUs,
 			),
 		)
 	}
@@ -117,9 +117,9 @@ func wellFormed(c *TakeForeignHold) error {
 const maxHoldAmount = 1 << 40
 
 // sameHold refuses another hold under the id of one that is there.
-func sameHold(have *spec.ForeignHold, c *TakeForeignHold) error {
-	asked := c.Hold
-	if len(asked.GPUs) == 0 && c.GPUs == int64(len(have.GPUs)) {
+func sameHold(have *spec.ForeignHold, command *TakeForeignHold) error {
+	asked := command.Hold
+	if len(asked.GPUs) == 0 && command.GPUs == int64(len(have.GPUs)) {
 		asked.GPUs = have.GPUs // it was given these
 	}
 	if have.SameAmounts(&asked) {
@@ -127,17 +127,19 @@ func sameHold(have *spec.ForeignHold, c *TakeForeignHold) error {
 	}
 	return spec.Refuse(
 		spec.CodeBadRequest,
-		fmt.Sprintf("hold %s is on %s with other amounts: release it first", have.Name(), c.Node),
+		fmt.Sprintf(
+			"hold %s is on %s with other amounts: release it first", have.Name(), command.Node,
+		),
 	)
 }
 
 // place finds room for a hold on a node.
 func (d foreignCommands) place(
 	node *state.Node,
-	c *TakeForeignHold,
+	command *TakeForeignHold,
 ) (*event.ForeignHoldTaken, error) {
-	hold := c.Hold
-	if !c.Running {
+	hold := command.Hold
+	if !command.Running {
 		if err := OpenToHolds(d.t.State, d.t.Now, node); err != nil {
 			return nil, err
 		}
@@ -157,29 +159,29 @@ func (d foreignCommands) place(
 	if err != nil {
 		return nil, err
 	}
-	hold.GPUs, err = placeDevices(node, c)
+	hold.GPUs, err = placeDevices(node, command)
 	if err != nil {
 		return nil, err
 	}
-	return &event.ForeignHoldTaken{Node: c.Node, Hold: hold, CPUs: cpus}, nil
+	return &event.ForeignHoldTaken{Node: command.Node, Hold: hold, CPUs: cpus}, nil
 }
 
-func busy(n *state.Node, why string) error {
-	return spec.Refuse(spec.CodeNodesBusy, n.Spec.Name+": "+why)
+func busy(node *state.Node, reason string) error {
+	return spec.Refuse(spec.CodeNodesBusy, node.Spec.Name+": "+reason)
 }
 
-// OpenToHolds refuses a node that takes no holds now: it takes nothing new, or it
-// is kept for others.
-func OpenToHolds(st *state.State, now spec.Instant, node *state.Node) error {
+// OpenToHolds refuses a node that accepts no holds now, because it is out of service or
+// reserved for others.
+func OpenToHolds(cluster *state.State, now spec.Instant, node *state.Node) error {
 	if !node.Usable() || node.Asleep() {
-		why := "is not in service"
+		reason := "is not in service"
 		if node.Reason != "" {
-			why += " (" + node.Reason + ")"
+			reason += " (" + node.Reason + ")"
 		}
-		return busy(node, why)
+		return busy(node, reason)
 	}
-	for i := range st.Reservations {
-		reservation := &st.Reservations[i]
+	for i := range cluster.Reservations {
+		reservation := &cluster.Reservations[i]
 		if !slices.Contains(reservation.Nodes, node.Spec.Name) ||
 			reservation.Flags.Has(spec.ResvTimeFloat) {
 			continue
@@ -189,9 +191,9 @@ func OpenToHolds(st *state.State, now spec.Instant, node *state.Node) error {
 		}
 	}
 	for _, uid := range node.Jobs {
-		j := st.Job(uid)
-		if j.Alloc.Apart != 0 || j.Alloc.Whole {
-			return busy(node, fmt.Sprintf("job %d has it for itself", j.ID))
+		job := cluster.Job(uid)
+		if job.Alloc.Apart != 0 || job.Alloc.Whole {
+			return busy(node, fmt.Sprintf("job %d has it for itself", job.ID))
 		}
 	}
 	return nil
@@ -244,56 +246,62 @@ func (d foreignCommands) placeCPUs(node *state.Node, hold *spec.ForeignHold) (sp
 }
 
 // placeDevices finds the devices that a hold names, or chooses free ones.
-func placeDevices(n *state.Node, c *TakeForeignHold) ([]spec.GPURef, error) {
-	hold := &c.Hold
-	var out []spec.GPURef
-	for i := range n.GPUs {
-		gpu := &n.GPUs[i]
+func placeDevices(node *state.Node, command *TakeForeignHold) ([]spec.GPURef, error) {
+	hold := &command.Hold
+	var gpus []spec.GPURef
+	for i := range node.GPUs {
+		gpu := &node.GPUs[i]
 		ref := spec.GPURef{UUID: gpu.UUID, Index: gpu.Index, Type: gpu.Type}
 		named := slices.ContainsFunc(
 			hold.GPUs,
 			func(o spec.GPURef) bool { return o.UUID == gpu.UUID },
 		)
-		ofType := c.GPUType == "" || c.GPUType == gpu.Type
+		ofType := command.GPUType == "" || command.GPUType == gpu.Type
 		switch {
-		case named && !n.FreeWhole(i):
-			return nil, busy(n, "GPU "+gpu.UUID+" is in use")
+		case named && !node.FreeWhole(i):
+			return nil, busy(node, "GPU "+gpu.UUID+" is in use")
 		case named:
-			out = append(out, ref)
-		case len(hold.GPUs) == 0 && int64(len(out)) < c.GPUs && n.FreeWhole(i) && ofType:
-			out = append(out, ref)
+			gpus = append(gpus, ref)
+		case len(hold.GPUs) == 0 && int64(len(gpus)) < command.GPUs && node.FreeWhole(i) && ofType:
+			gpus = append(gpus, ref)
 		}
 	}
-	want := max(c.GPUs, int64(len(hold.GPUs)))
-	if int64(len(out)) < want {
+	want := max(command.GPUs, int64(len(hold.GPUs)))
+	if int64(len(gpus)) < want {
 		return nil, busy(
-			n,
-			fmt.Sprintf("%d suitable GPUs are free, %s needs %d", len(out), hold.Name(), want),
+			node,
+			fmt.Sprintf("%d suitable GPUs are free, %s needs %d", len(gpus), hold.Name(), want),
 		)
 	}
-	return out, nil
+	return gpus, nil
 }
 
 // releaseHold gives a hold back, with the CPUs that the others do not need.
-func (d foreignCommands) releaseHold(c ReleaseForeignHold) error {
-	n := d.t.Node(c.Node)
-	if n == nil {
+func (d foreignCommands) releaseHold(command ReleaseForeignHold) error {
+	node := d.t.Node(command.Node)
+	if node == nil {
 		return nil // it went with its last hold
 	}
-	at, there := n.HoldAt(c.ID)
+	at, there := node.HoldAt(command.ID)
 	if !there {
 		return nil
 	}
-	spare := int64(n.HeldCPU.Count()) - spec.WholeCPUs(n.HeldMilli()-n.Holds[at].MilliCPU, d.coreStep(n))
+	spare := int64(
+		node.HeldCPU.Count(),
+	) - spec.WholeCPUs(node.HeldMilli()-node.Holds[at].MilliCPU, d.coreStep(node))
 	var back spec.Bitset
-	for _, cpu := range n.HeldCPU.Members() {
+	for _, cpu := range node.HeldCPU.Members() {
 		if spare <= 0 {
 			break
 		}
 		back = back.Set(cpu)
 		spare--
 	}
-	return d.Emit(&event.ForeignHoldReleased{Node: c.Node, ID: c.ID, CPUs: back, Why: c.Why})
+	return d.Emit(
+		&event.ForeignHoldReleased{
+			Node: command.Node, ID: command.ID, CPUs: back, Why: command.Why,
+		},
+	)
 }
 
 // isHoldAmount tells whether sums of an amount cannot overflow.

@@ -13,16 +13,16 @@ import (
 // gpuReport records what happened to a GPU and does what the site wants done
 // about it. A report about an attempt that is over still says something about
 // the GPU, and nothing about the job.
-func (d nodeCommands) gpuReport(c GPUReport) error {
-	node := d.t.Node(c.Node)
-	if node == nil || c.Fault.Kind < spec.GPUXID || c.Fault.Kind > spec.GPUIdle {
+func (d nodeCommands) gpuReport(command GPUReport) error {
+	node := d.t.Node(command.Node)
+	if node == nil || command.Fault.Kind < spec.GPUXID || command.Fault.Kind > spec.GPUIdle {
 		d.res.Stale++
 		return nil
 	}
-	fault := c.Fault
+	fault := command.Fault
 	job := d.t.Job(fault.Job)
 	nameHolder(&fault, job)
-	if job == nil || job.Attempt != fault.Attempt || !commit.HoldsNode(job, c.Node) {
+	if job == nil || job.Attempt != fault.Attempt || !commit.HoldsNode(job, command.Node) {
 		job = nil
 		fault.Job = 0
 		fault.Attempt = 0
@@ -32,29 +32,34 @@ func (d nodeCommands) gpuReport(c GPUReport) error {
 		return nil
 	}
 	if fault.Kind == spec.GPUIdle && job.GoesOn() {
-		fault.Warned = c.Policy.WarnIdle || c.Policy.CancelIdle
-		if left := c.Policy.IdleAfter + c.Policy.Grace - fault.Idle; c.Policy.CancelIdle &&
+		fault.Warned = command.Policy.WarnIdle || command.Policy.CancelIdle
+		if left := command.Policy.IdleAfter +
+			command.Policy.Grace - fault.Idle; command.Policy.CancelIdle &&
 			left > 0 {
 			fault.Cancel = fault.At.Add(left)
 		}
 	}
-	if err := d.Emit(&event.GPUFaulted{Node: c.Node, Fault: fault}); err != nil {
+	if err := d.Emit(&event.GPUFaulted{Node: command.Node, Fault: fault}); err != nil {
 		return err
 	}
-	if c.Policy.Drain && fault.Fatal() && node.Admin == event.NodeResume {
-		if err := d.Emit(&event.NodeStateSet{Node: c.Node, State: event.NodeDrain, Reason: faultReason(&fault)}); err != nil {
+	if command.Policy.Drain && fault.Fatal() && node.Admin == event.NodeResume {
+		if err := d.Emit(
+			&event.NodeStateSet{
+				Node: command.Node, State: event.NodeDrain, Reason: faultReason(&fault),
+			},
+		); err != nil {
 			return err
 		}
 	}
-	if fault.Kind == spec.GPUIdle && c.Policy.CancelIdle &&
-		fault.Idle >= c.Policy.IdleAfter+c.Policy.Grace &&
+	if fault.Kind == spec.GPUIdle && command.Policy.CancelIdle &&
+		fault.Idle >= command.Policy.IdleAfter+command.Policy.Grace &&
 		job.GoesOn() {
-		why := fmt.Sprintf(
+		reason := fmt.Sprintf(
 			"GPU %s was held for %d minutes without a process",
 			fault.UUID,
 			fault.Idle/spec.Minute,
 		)
-		return d.RequestEnd(job, event.EndCancel, false, spec.NotHeld, why)
+		return d.RequestEnd(job, event.EndCancel, false, spec.NotHeld, reason)
 	}
 	return nil
 }
@@ -89,8 +94,8 @@ func faultReason(fault *spec.GPUFault) string {
 // unwell begins the reason of a node that its HealthCheckProgram set aside.
 const unwell = "Health check: "
 
-// checkReport sets a node aside that is not well, and takes one back that was
-// set aside for that and is well again. What an administrator has set stays.
+// checkReport drains an unhealthy node, and resumes one that was
+// drained for its health and has recovered. What an administrator has set stays.
 func (d nodeCommands) checkReport(check CheckReport) error {
 	node := d.t.Node(check.Node)
 	switch {

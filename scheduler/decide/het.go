@@ -20,7 +20,7 @@ type hetCommands struct{ *decision }
 const maxComponents = 128
 
 // submitHet accepts the components of a heterogeneous job, all or none.
-func (d hetCommands) submitHet(list []*spec.JobSpec, c Submit) error {
+func (d hetCommands) submitHet(list []*spec.JobSpec, command Submit) error {
 	if len(list) > maxComponents {
 		return spec.Refuse(
 			spec.CodeBadRequest,
@@ -38,10 +38,7 @@ func (d hetCommands) submitHet(list []*spec.JobSpec, c Submit) error {
 		if jobSpec.Queue.Array != nil {
 			return spec.Refuse(spec.CodeInvalidArray, "a heterogeneous job cannot be an array")
 		}
-		assoc, req, err := d.submission().resolveSpec(jobSpec, nil)
-		if err == nil {
-			err = d.submission().withinLimits(jobSpec, assoc, req, int64(len(list)))
-		}
+		assoc, request, err := d.submission().resolveSpec(jobSpec, nil)
 		if err != nil {
 			return blameComponent(err, i)
 		}
@@ -49,7 +46,7 @@ func (d hetCommands) submitHet(list []*spec.JobSpec, c Submit) error {
 			UID:   d.t.NextUID + spec.JobUID(i),
 			ID:    ids + spec.JobID(i),
 			Spec:  jobSpec,
-			Req:   req,
+			Req:   request,
 			Assoc: assoc,
 			Reason: spec.Reason{
 				Code: spec.ReasonNone,
@@ -57,11 +54,18 @@ func (d hetCommands) submitHet(list []*spec.JobSpec, c Submit) error {
 			Het: &spec.HetPart{Leader: d.t.NextUID, Offset: uint32(i), Size: uint32(len(list))},
 		}
 	}
+	for i := range evs {
+		beside := besidePods(evs, i)
+		err := d.submission().withinLimits(evs[i].Spec, evs[i].Assoc, evs[i].Req, int64(len(list)), beside)
+		if err != nil {
+			return blameComponent(err, i)
+		}
+	}
 	if err := d.submission().requireRoom(specs[0].UID); err != nil {
 		return err
 	}
-	evs[0].Request = c.Request
-	evs[0].ByScript = c.ByScript
+	evs[0].Request = command.Request
+	evs[0].ByScript = command.ByScript
 	for i := range evs {
 		d.submission().firstReason(&evs[i])
 		if i > 0 {
@@ -73,6 +77,17 @@ func (d hetCommands) submitHet(list []*spec.JobSpec, c Submit) error {
 	}
 	d.res.UID, d.res.ID = evs[0].UID, evs[0].ID
 	return nil
+}
+
+// besidePods is what the rest of a gang of pods requests beside one of its components.
+func besidePods(evs []event.JobSubmitted, at int) spec.TRES {
+	var sum spec.TRES
+	for i := range evs {
+		if i != at && evs[i].Spec.Pods != nil {
+			sum = sum.Add(evs[i].Req)
+		}
+	}
+	return sum
 }
 
 // followLeader gives a component what all have from the leader.
@@ -95,10 +110,10 @@ func followLeader(jobSpec, leader *spec.JobSpec) {
 	jobSpec.Args = leader.Args
 	jobSpec.Command = leader.Command
 	jobSpec.Script, jobSpec.Shell = spec.Hash{}, true
-	q, of := &jobSpec.Queue, &leader.Queue
-	q.Hold = of.Hold
-	q.Requeue = of.Requeue
-	q.Dependency = nil // which the leader waits for
+	ask, of := &jobSpec.Queue, &leader.Queue
+	ask.Hold = of.Hold
+	ask.Requeue = of.Requeue
+	ask.Dependency = nil // which the leader waits for
 	jobSpec.Time.Begin, jobSpec.Time.Deadline = leader.Time.Begin, leader.Time.Deadline
 }
 
@@ -126,9 +141,9 @@ func (d hetCommands) nextIDs(n int) spec.JobID {
 
 // dispatchWhole carries out a command on a heterogeneous job for all of its
 // components, and any other as it is.
-func (d hetCommands) dispatchWhole(cmd Command) error {
+func (d hetCommands) dispatchWhole(command Command) error {
 	var target Target
-	switch c := cmd.(type) {
+	switch c := command.(type) {
 	case Cancel:
 		target = c.Target
 	case Hold:
@@ -142,13 +157,13 @@ func (d hetCommands) dispatchWhole(cmd Command) error {
 	case Resume:
 		target = c.Target
 	default:
-		return d.dispatchCommand(cmd)
+		return d.dispatchCommand(command)
 	}
 	job := d.t.Job(target.UID)
 	if job == nil || job.Het == nil {
-		return d.dispatchCommand(cmd)
+		return d.dispatchCommand(command)
 	}
-	if c, ok := cmd.(Cancel); ok {
+	if c, ok := command.(Cancel); ok {
 		return d.cancelHet(c, job)
 	}
 	if job.Het.Follows() {
@@ -160,11 +175,11 @@ func (d hetCommands) dispatchWhole(cmd Command) error {
 			),
 		)
 	}
-	if c, ok := cmd.(Requeue); ok {
+	if c, ok := command.(Requeue); ok {
 		return d.requeueHet(c, job)
 	}
-	for i, c := range d.t.Components(job) {
-		if err := d.dispatchCommand(retarget(cmd, c.UID)); err != nil &&
+	for i, component := range d.t.Components(job) {
+		if err := d.dispatchCommand(retarget(command, component.UID)); err != nil &&
 			(i == 0 || spec.CodeOf(err) == 0) {
 			return err
 		}
@@ -172,12 +187,14 @@ func (d hetCommands) dispatchWhole(cmd Command) error {
 	return nil
 }
 
-func (d hetCommands) leaderID(j *state.Job) spec.JobID { return j.ID - spec.JobID(j.Het.Offset) }
+func (d hetCommands) leaderID(job *state.Job) spec.JobID {
+	return job.ID - spec.JobID(job.Het.Offset)
+}
 
 // retarget is a command of dispatchWhole about another job.
-func retarget(cmd Command, uid spec.JobUID) Command {
+func retarget(command Command, uid spec.JobUID) Command {
 	target := Target{UID: uid, Task: spec.NoTask}
-	switch c := cmd.(type) {
+	switch c := command.(type) {
 	case Hold:
 		c.Target = target
 		return c
@@ -191,7 +208,7 @@ func retarget(cmd Command, uid spec.JobUID) Command {
 		c.Target = target
 		return c
 	}
-	return cmd
+	return command
 }
 
 // cancelHet cancels a component that runs alone, and all with the leader. A
@@ -206,7 +223,7 @@ func (d hetCommands) cancelHet(cancel Cancel, job *state.Job) error {
 	}
 	if job.Het.Follows() && job.State == spec.Pending {
 		return spec.Refuse(
-			spec.CodeJobPending,
+			spec.CodeNotWholeHetJob,
 			fmt.Sprintf(
 				"it is a component of heterogeneous job %d, which is cancelled as a whole",
 				d.leaderID(job),
@@ -218,15 +235,15 @@ func (d hetCommands) cancelHet(cancel Cancel, job *state.Job) error {
 
 // requeueHet queues all components again: those that run end first, as the
 // leader does, and those that are over are queued with it.
-func (d hetCommands) requeueHet(c Requeue, job *state.Job) error {
+func (d hetCommands) requeueHet(command Requeue, job *state.Job) error {
 	all := d.t.Components(job)
 	if len(all) < int(job.Het.Size) {
 		return spec.Refuse(spec.CodeJobNotAlterable, "a component of it has already been removed")
 	}
-	for _, o := range all {
-		if o.Completing() {
+	for _, other := range all {
+		if other.Completing() {
 			return spec.Refuse(spec.CodeJobNotAlterable, "a component of it is still completing")
 		}
 	}
-	return d.dispatchCommand(c) // tellSiblings tells the others
+	return d.dispatchCommand(command) // tellSiblings tells the others
 }

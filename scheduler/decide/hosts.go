@@ -15,12 +15,12 @@ import (
 type hostCommands struct{ *decision }
 
 // spendToken binds a token to a key. Of several keys, one wins.
-func (d hostCommands) spendToken(c SpendToken) error {
+func (d hostCommands) spendToken(command SpendToken) error {
 	for _, tok := range d.t.Access.Tokens {
-		if tok.Hash != c.Hash {
+		if tok.Hash != command.Hash {
 			continue
 		}
-		if tok.Node != c.Node || tok.Expires <= d.t.Now {
+		if tok.Node != command.Node || tok.Expires <= d.t.Now {
 			return spec.Refuse(
 				spec.CodeBadCredential,
 				"the token is for another node or has expired: make a new one with `muster token NODE`",
@@ -28,8 +28,10 @@ func (d hostCommands) spendToken(c SpendToken) error {
 		}
 		switch {
 		case tok.Key.IsZero():
-			return d.Emit(&event.TokenSpent{Hash: c.Hash, Node: c.Node, Key: c.Key})
-		case tok.Key != c.Key:
+			return d.Emit(
+				&event.TokenSpent{Hash: command.Hash, Node: command.Node, Key: command.Key},
+			)
+		case tok.Key != command.Key:
 			return spec.Refuse(
 				spec.CodeBadCredential,
 				"the token was used before, with another key: make a new one with `muster token NODE`, and find out who used it if you did not",
@@ -79,9 +81,9 @@ const maxDropped = 1000
 
 // expiredSerials are certificates that hold no more, whoever had them.
 func (d hostCommands) expiredSerials() (serials []string) {
-	for _, x := range d.t.Access.Certs {
-		if x.Expires <= d.t.Now && len(serials) < maxDropped {
-			serials = append(serials, x.Serial)
+	for _, cert := range d.t.Access.Certs {
+		if cert.Expires <= d.t.Now && len(serials) < maxDropped {
+			serials = append(serials, cert.Serial)
 		}
 	}
 	return serials
@@ -94,8 +96,8 @@ const maxGoodCertificates = 32
 
 // goodOnes counts a machine's certificates that hold.
 func (d hostCommands) goodOnes(role, name string) (n int) {
-	for _, x := range d.t.Access.Certs {
-		if x.Name == name && x.Role == role && !x.Revoked && x.Expires > d.t.Now {
+	for _, cert := range d.t.Access.Certs {
+		if cert.Name == name && cert.Role == role && !cert.Revoked && cert.Expires > d.t.Now {
 			n++
 		}
 	}
@@ -104,11 +106,14 @@ func (d hostCommands) goodOnes(role, name string) (n int) {
 
 // revokeHost ends a machine's certificates. Its tokens end with them: with one
 // that was used, who has its key would get another certificate.
-func (d hostCommands) revokeHost(c RevokeHost) error {
+func (d hostCommands) revokeHost(command RevokeHost) error {
 	var events []event.Event
-	for _, x := range d.t.Access.Certs {
-		if x.Name == c.Name && (c.Role == "" || x.Role == c.Role) && !x.Revoked {
-			events = append(events, &event.CertificateRevoked{Serial: x.Serial, Reason: c.Reason})
+	for _, cert := range d.t.Access.Certs {
+		if cert.Name == command.Name && (command.Role == "" || cert.Role == command.Role) &&
+			!cert.Revoked {
+			events = append(
+				events, &event.CertificateRevoked{Serial: cert.Serial, Reason: command.Reason},
+			)
 		}
 	}
 	if len(events) == 0 {
@@ -116,16 +121,19 @@ func (d hostCommands) revokeHost(c RevokeHost) error {
 			spec.CodeInvalidNodeName,
 			fmt.Sprintf(
 				"%q has no certificate that could be revoked (muster hosts lists them)",
-				c.Name,
+				command.Name,
 			),
 		)
 	}
-	for _, t := range d.t.Access.Tokens {
-		if t.Node == c.Name && (c.Role == "" || cmp.Or(t.Role, "agent") == c.Role) &&
-			t.Expires > d.t.Now {
+	for _, token := range d.t.Access.Tokens {
+		if token.Node == command.Name &&
+			(command.Role == "" || cmp.Or(token.Role, "agent") == command.Role) &&
+			token.Expires > d.t.Now {
 			events = append(
 				events,
-				&event.TokenIssued{Hash: t.Hash, Node: t.Node, Role: t.Role, Expires: d.t.Now},
+				&event.TokenIssued{
+					Hash: token.Hash, Node: token.Node, Role: token.Role, Expires: d.t.Now,
+				},
 			)
 		}
 	}
@@ -136,11 +144,11 @@ func (d hostCommands) revokeHost(c RevokeHost) error {
 const maxUserTokens = 1000
 
 // issueUserToken records a token of a user before anybody gets it.
-func (d hostCommands) issueUserToken(c IssueUserToken) error {
+func (d hostCommands) issueUserToken(command IssueUserToken) error {
 	live := 0
 	for i := range d.t.Access.Users {
 		token := &d.t.Access.Users[i]
-		if token.User == c.Token.User && token.Expires > d.t.Now {
+		if token.User == command.Token.User && token.Expires > d.t.Now {
 			live++
 		}
 	}
@@ -150,27 +158,27 @@ func (d hostCommands) issueUserToken(c IssueUserToken) error {
 			fmt.Sprintf(
 				"user %s has %d tokens that have not expired: use one of them, ask for shorter lives, "+
 					"or revoke them with `muster tokens revoke --user %s`",
-				c.Token.User,
+				command.Token.User,
 				live,
-				c.Token.User,
+				command.Token.User,
 			),
 		)
 	}
-	return d.Emit(&c.Token)
+	return d.Emit(&command.Token)
 }
 
 // endUserTokens revokes tokens; those that are named must all hold.
-func (d hostCommands) endUserTokens(c EndUserTokens) error {
-	if len(c.IDs) == 0 {
-		return d.Emit(&event.UserTokensEnded{User: c.User, Reason: c.Reason})
+func (d hostCommands) endUserTokens(command EndUserTokens) error {
+	if len(command.IDs) == 0 {
+		return d.Emit(&event.UserTokensEnded{User: command.User, Reason: command.Reason})
 	}
 	var unknown []string
 	byUser := map[string][]string{}
 	var users []string
-	for _, id := range c.IDs {
+	for _, id := range command.IDs {
 		token := d.t.Access.UserToken(id)
 		switch {
-		case !isLive(token, d.t.Now) || (c.Whose != "" && token.User != c.Whose):
+		case !isLive(token, d.t.Now) || (command.Whose != "" && token.User != command.Whose):
 			unknown = append(unknown, id)
 		case slices.Contains(byUser[token.User], id):
 		default:
@@ -190,7 +198,7 @@ func (d hostCommands) endUserTokens(c EndUserTokens) error {
 		)
 	}
 	for _, user := range users {
-		ev := &event.UserTokensEnded{User: user, IDs: byUser[user], Reason: c.Reason}
+		ev := &event.UserTokensEnded{User: user, IDs: byUser[user], Reason: command.Reason}
 		if err := d.Emit(ev); err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package decide
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/state"
@@ -86,14 +87,14 @@ func (d jobCommands) noteCancel(job *state.Job, cancel Cancel) error {
 }
 
 // noteJobs changes what is said of jobs, of all or of none.
-func (d jobCommands) noteJobs(c NoteJobs) error {
-	for _, uid := range c.UIDs {
+func (d jobCommands) noteJobs(command NoteJobs) error {
+	for _, uid := range command.UIDs {
 		if uid == 0 || uid >= d.t.NextUID {
 			return spec.Refuse(spec.CodeInvalidJobID, "")
 		}
 	}
-	for _, uid := range c.UIDs {
-		note := c.Note
+	for _, uid := range command.UIDs {
+		note := command.Note
 		note.UID = uid
 		if err := d.Emit(&note); err != nil {
 			return err
@@ -102,26 +103,26 @@ func (d jobCommands) noteJobs(c NoteJobs) error {
 	return nil
 }
 
-func (d jobCommands) holdJob(c Hold) error {
-	job, err := d.findTarget(c.Target, false)
+func (d jobCommands) holdJob(command Hold) error {
+	job, err := d.findTarget(command.Target, false)
 	if err != nil {
 		return err
 	}
 	if job.State != spec.Pending {
 		return spec.Refuse(spec.CodeJobNotPending, "")
 	}
-	if job.Hold == spec.HeldByAdmin && c.By == spec.HeldByUser {
+	if job.Hold == spec.HeldByAdmin && command.By == spec.HeldByUser {
 		return nil // the stronger hold stays
 	}
-	job, err = d.findTarget(c.Target, true)
+	job, err = d.findTarget(command.Target, true)
 	if err != nil {
 		return err
 	}
-	return d.Emit(&event.JobHeld{UID: job.UID, By: c.By})
+	return d.Emit(&event.JobHeld{UID: job.UID, By: command.By})
 }
 
-func (d jobCommands) releaseJob(c Release) error {
-	job, err := d.findTarget(c.Target, false)
+func (d jobCommands) releaseJob(command Release) error {
+	job, err := d.findTarget(command.Target, false)
 	if err != nil {
 		return err
 	}
@@ -130,10 +131,10 @@ func (d jobCommands) releaseJob(c Release) error {
 		return spec.Refuse(spec.CodeJobNotPending, "")
 	case job.Hold == spec.NotHeld:
 		return nil
-	case isHeldByAdmin(job) && !c.Admin && d.actsForUser():
+	case isHeldByAdmin(job) && !command.Admin && d.actsForUser():
 		return spec.Refuse(spec.CodeAccessDenied, "the job is held by an administrator")
 	}
-	job, err = d.findTarget(c.Target, true)
+	job, err = d.findTarget(command.Target, true)
 	if err != nil { // of an array only the task that is named
 		return err
 	}
@@ -142,15 +143,15 @@ func (d jobCommands) releaseJob(c Release) error {
 
 // requeueJob ends the running attempt and queues the job again once every node
 // is done; a finished job is queued again at once.
-func (d jobCommands) requeueJob(c Requeue) error {
-	job, err := d.findTarget(c.Target, false)
+func (d jobCommands) requeueJob(command Requeue) error {
+	job, err := d.findTarget(command.Target, false)
 	if err != nil {
 		return err
 	}
 	switch {
 	case job.State == spec.Pending:
 		return spec.Refuse(spec.CodeJobPending, "")
-	case c.Incomplete && job.State == spec.Completed:
+	case command.Incomplete && job.State == spec.Completed:
 		return nil
 	case job.Spec.Shell:
 		return spec.Refuse(spec.CodeOnlyBatch, "")
@@ -161,18 +162,33 @@ func (d jobCommands) requeueJob(c Requeue) error {
 		)
 	case job.Completing():
 		return spec.Refuse(spec.CodeJobNotAlterable, "it is still completing")
+	case job.State.Terminal() && !d.hasPartition(job.Spec):
+		return spec.Refuse(
+			spec.CodeInvalidPartition,
+			strings.Join(job.Spec.Partitions, ",")+" was deleted; submit the job anew",
+		)
 	case job.State.Terminal():
-		return d.RequeueJob(job, spec.Pending, c.Hold, false)
+		return d.RequeueJob(job, spec.Pending, command.Hold, false)
 	case job.Ending != nil:
 		return spec.Refuse(spec.CodeAlreadyDone, "")
 	}
-	return d.RequestEnd(job, event.EndRequeue, true, c.Hold, "")
+	return d.RequestEnd(job, event.EndRequeue, true, command.Hold, "")
+}
+
+// hasPartition tells whether a partition that a job names exists. One that was added by
+// command can be deleted once no job waits for it or runs in it: a job that is over would wait
+// in it for ever.
+func (d jobCommands) hasPartition(job *spec.JobSpec) bool {
+	return slices.ContainsFunc(
+		job.Partitions,
+		func(name string) bool { return d.t.Parts.Find(name) != nil },
+	)
 }
 
 // suspendJob stops a job. It keeps its memory and devices; its CPUs are free to
 // others.
-func (d jobCommands) suspendJob(c Suspend) error {
-	job, err := d.findTarget(c.Target, false)
+func (d jobCommands) suspendJob(command Suspend) error {
+	job, err := d.findTarget(command.Target, false)
 	switch {
 	case err != nil:
 		return err
@@ -198,51 +214,53 @@ func (d jobCommands) suspendJob(c Suspend) error {
 
 // resumeJob lets a suspended job go on: at once, or as soon as nobody else has its
 // CPUs.
-func (d jobCommands) resumeJob(c Resume) error {
-	j, err := d.findTarget(c.Target, false)
+func (d jobCommands) resumeJob(command Resume) error {
+	job, err := d.findTarget(command.Target, false)
 	switch {
 	case err != nil:
 		return err
-	case j.State == spec.Pending:
+	case job.State == spec.Pending:
 		return spec.Refuse(spec.CodeJobPending, "")
-	case j.State.Terminal():
+	case job.State.Terminal():
 		return spec.Refuse(spec.CodeAlreadyDone, "")
-	case j.State != spec.Suspended:
+	case job.State != spec.Suspended:
 		return spec.Refuse(spec.CodeJobNotSuspended, "")
-	case j.Ending != nil:
+	case job.Ending != nil:
 		return spec.Refuse(spec.CodeJobNotRunning, "it is ending")
 	}
-	if d.t.InItsPlace(j) != "" || (j.Yields && commit.ExceedsPartitionCPUs(d.t.State, j, nil)) {
-		if j.Auto {
+	if d.t.InItsPlace(job) != "" ||
+		(job.Yields && commit.ExceedsPartitionCPUs(d.t.State, job, nil)) {
+		if job.Auto {
 			return nil
 		}
-		return d.Emit(&event.JobSuspended{UID: j.UID, Attempt: j.Attempt, Auto: true})
+		return d.Emit(&event.JobSuspended{UID: job.UID, Attempt: job.Attempt, Auto: true})
 	}
-	return d.Emit(&event.JobResumed{UID: j.UID, Attempt: j.Attempt})
+	return d.Emit(&event.JobResumed{UID: job.UID, Attempt: job.Attempt})
 }
 
 // foldReport folds what a node says about an attempt. A report about an attempt
 // that is not current changes nothing and is counted.
-func (d jobCommands) foldReport(c Report) error {
-	j := d.t.Job(c.Run.UID)
-	if d.nodes().isOwed(c) {
-		return d.nodes().fencedByReport(c)
+func (d jobCommands) foldReport(report Report) error {
+	job := d.t.Job(report.Run.UID)
+	if d.nodes().isOwed(report) {
+		return d.nodes().fencedByReport(report)
 	}
-	if !isOfRun(j, c) || !commit.HoldsNode(j, c.Node) || j.Spec.Runner() != spec.ByAgents {
+	if !isOfRun(job, report) || !commit.HoldsNode(job, report.Node) ||
+		job.Spec.Runner() != spec.ByAgents {
 		d.res.Stale++
 		return nil
 	}
 	switch {
-	case c.LaunchFailed != nil:
-		return d.launchFailed(j, c)
-	case c.BatchOver != nil && j.State.Active():
-		return d.batchOver(j, c.BatchOver)
-	case c.Done != nil:
-		return d.FinishNode(j, c.Node, c.Done, false)
-	case c.Image != nil:
-		return d.pinImage(j, c)
-	case c.StepOver != nil && holdsStep(j, c.StepOver.Step, c.Node):
-		return d.FinishStepPart(j, c.Node, c.StepOver)
+	case report.LaunchFailed != nil:
+		return d.launchFailed(job, report)
+	case report.BatchOver != nil && job.State.Active():
+		return d.batchOver(job, report.BatchOver)
+	case report.Done != nil:
+		return d.FinishNode(job, report.Node, report.Done, false)
+	case report.Image != nil:
+		return d.pinImage(job, report)
+	case report.StepOver != nil && holdsStep(job, report.StepOver.Step, report.Node):
+		return d.FinishStepPart(job, report.Node, report.StepOver)
 	}
 	d.res.Stale++
 	return nil
@@ -250,45 +268,45 @@ func (d jobCommands) foldReport(c Report) error {
 
 // pinImage keeps what an image's name meant when the job first ran in it. What a
 // second node was told at the same time is not kept: there is one digest for a job.
-func (d jobCommands) pinImage(job *state.Job, c Report) error {
-	if spec.FindDigest(job.Images, c.Image.Image) != "" {
+func (d jobCommands) pinImage(job *state.Job, report Report) error {
+	if spec.FindDigest(job.Images, report.Image.Image) != "" {
 		return nil
 	}
 	return d.Emit(&event.ImagePinned{
 		UID:     job.UID,
 		Attempt: job.Attempt,
-		Node:    c.Node,
-		Image:   c.Image.Image,
-		Digest:  c.Image.Digest,
+		Node:    report.Node,
+		Image:   report.Image.Image,
+		Digest:  report.Image.Digest,
 	})
 }
 
 // prologOver: only behind a PrologSlurmctld that ended well are the job's
 // processes started. Behind one that failed the job is queued again, unless it
 // must not be.
-func (d jobCommands) prologOver(c PrologOver) error {
-	job := d.t.Job(c.Run.UID)
-	if job == nil || job.Attempt != c.Run.Attempt || !job.Prepares || job.Ending != nil {
+func (d jobCommands) prologOver(command PrologOver) error {
+	job := d.t.Job(command.Run.UID)
+	if job == nil || job.Attempt != command.Run.Attempt || !job.Prepares || job.Ending != nil {
 		d.res.Stale++
 		return nil
 	}
-	if c.Failed == "" {
+	if command.Failed == "" {
 		return d.Emit(&event.JobPrepared{UID: job.UID, Attempt: job.Attempt})
 	}
-	return d.RequestEnd(job, event.EndLaunchFailed, d.MayRequeue(job), spec.NotHeld, c.Failed)
+	return d.RequestEnd(job, event.EndLaunchFailed, d.MayRequeue(job), spec.NotHeld, command.Failed)
 }
 
-func (d jobCommands) epilogOver(c EpilogOver) error {
-	job := d.t.Job(c.Run.UID)
+func (d jobCommands) epilogOver(command EpilogOver) error {
+	job := d.t.Job(command.Run.UID)
 	if job == nil ||
 		!slices.ContainsFunc(
 			job.Epilogs,
-			func(due state.Epilog) bool { return due.Attempt == c.Run.Attempt },
+			func(due state.Epilog) bool { return due.Attempt == command.Run.Attempt },
 		) {
 		d.res.Stale++
 		return nil
 	}
-	return d.Emit(&event.JobEpilogOver{UID: job.UID, Attempt: c.Run.Attempt})
+	return d.Emit(&event.JobEpilogOver{UID: job.UID, Attempt: command.Run.Attempt})
 }
 
 // batchOver is the verdict of an attempt whose nodes are not clean yet. One
@@ -301,7 +319,7 @@ func (d jobCommands) batchOver(job *state.Job, over *BatchOver) error {
 	return d.Emit(
 		d.DeriveEnd(
 			job,
-			&commit.NodeDone{Batch: over.Batch, Usage: spec.Usage{OOMKilled: over.OOM}},
+			&commit.NodeDone{Batch: over.Batch, OOM: over.OOM},
 		),
 	)
 }
@@ -311,32 +329,33 @@ const nohold = "nohold_on_prolog_fail"
 
 // launchFailed: the job is queued again unless it must not be, held if the
 // prolog failed; the node is drained when the fault is its own.
-func (d jobCommands) launchFailed(job *state.Job, c Report) error {
-	if c.LaunchFailed.Drain {
-		why := c.LaunchFailed.Text
-		if !c.LaunchFailed.Hold {
-			why = "batch job launch failed: " + why
+func (d jobCommands) launchFailed(job *state.Job, report Report) error {
+	if report.LaunchFailed.Drain {
+		reason := report.LaunchFailed.Text
+		if !report.LaunchFailed.Hold {
+			reason = "batch job launch failed: " + reason
 		}
-		if err := d.DrainNode(c.Node, why); err != nil {
+		if err := d.DrainNode(report.Node, reason); err != nil {
 			return err
 		}
 	}
 	if !job.GoesOn() {
 		return nil
 	}
-	force := c.LaunchFailed.Hold && d.t.Config.Ctl != nil && d.t.Config.Ctl.ForceRequeue &&
+	force := report.LaunchFailed.Hold && d.t.Config.Ctl != nil && d.t.Config.Ctl.ForceRequeue &&
 		!job.Spec.Shell
-	again := (c.LaunchFailed.Drain || c.LaunchFailed.Again) && (force || d.MayRequeue(job))
+	again := (report.LaunchFailed.Drain || report.LaunchFailed.Again) &&
+		(force || d.MayRequeue(job))
 	hold := spec.NotHeld
-	if c.LaunchFailed.Hold && again && !slices.Contains(d.t.Config.Sched.Params, nohold) {
+	if report.LaunchFailed.Hold && again && !slices.Contains(d.t.Config.Sched.Params, nohold) {
 		hold = spec.HeldByAdmin
 	}
-	return d.RequestEnd(job, event.EndLaunchFailed, again, hold, c.LaunchFailed.Text)
+	return d.RequestEnd(job, event.EndLaunchFailed, again, hold, report.LaunchFailed.Text)
 }
 
 // holdsStep tells whether a node has a part of a step that the job remembers.
-func holdsStep(j *state.Job, step spec.StepID, node string) bool {
-	st := j.StepByID(step)
+func holdsStep(job *state.Job, step spec.StepID, node string) bool {
+	st := job.StepByID(step)
 	return st != nil && st.Part(node) >= 0
 }
 
@@ -352,9 +371,9 @@ func (d jobCommands) actsForUser() bool {
 }
 
 // isOfRun tells whether a report is about the present attempt of a job that holds nodes.
-func isOfRun(job *state.Job, c Report) bool {
+func isOfRun(job *state.Job, report Report) bool {
 	if job == nil || !job.HoldsNodes() {
 		return false
 	}
-	return job.Attempt == c.Run.Attempt && job.Epoch == c.Epoch
+	return job.Attempt == report.Run.Attempt && job.Epoch == report.Epoch
 }

@@ -17,20 +17,20 @@ type nodeCommands struct{ *decision }
 // updateNodes checks everything before the first change, so that one node that
 // refuses leaves all as they were. Settings come before the state: a reason that is
 // given with a state is the state's.
-func (d nodeCommands) updateNodes(c UpdateNodes) error {
-	c.Nodes = slices.Clone(c.Nodes)
-	slices.Sort(c.Nodes)
-	c.Nodes = slices.Compact(c.Nodes)
-	due, err := d.settingsDue(c)
+func (d nodeCommands) updateNodes(command UpdateNodes) error {
+	command.Nodes = slices.Clone(command.Nodes)
+	slices.Sort(command.Nodes)
+	command.Nodes = slices.Compact(command.Nodes)
+	due, err := d.settingsDue(command)
 	if err != nil {
 		return err
 	}
-	changing, err := d.checkStates(c)
+	changing, err := d.checkStates(command)
 	if err != nil {
 		return err
 	}
-	if c.Power != nil { // it checks all its nodes before it changes the first
-		if err := d.dispatchCommand(c.Power); err != nil {
+	if command.Power != nil { // it checks all its nodes before it changes the first
+		if err := d.dispatchCommand(command.Power); err != nil {
 			return err
 		}
 	}
@@ -40,7 +40,7 @@ func (d nodeCommands) updateNodes(c UpdateNodes) error {
 		}
 	}
 	for _, name := range changing {
-		if err := d.setState(name, c); err != nil {
+		if err := d.setState(name, command); err != nil {
 			return err
 		}
 	}
@@ -49,17 +49,18 @@ func (d nodeCommands) updateNodes(c UpdateNodes) error {
 
 // checkStates returns the nodes whose state is to be set. A node of a list that is
 // in service already is not resumed; one that is named alone refuses.
-func (d nodeCommands) checkStates(c UpdateNodes) ([]string, error) {
-	if c.State == 0 {
+func (d nodeCommands) checkStates(command UpdateNodes) ([]string, error) {
+	if command.State == 0 {
 		return nil, nil
 	}
 	var changing []string
-	takesOut := c.State == event.NodeDrain || c.State == event.NodeFail || c.State == event.NodeDown
-	for _, name := range c.Nodes {
+	takesOut := command.State == event.NodeDrain || command.State == event.NodeFail ||
+		command.State == event.NodeDown
+	for _, name := range command.Nodes {
 		node := d.t.Node(name)
-		inService := c.State == event.NodeResume && node.Admin == event.NodeResume
+		inService := command.State == event.NodeResume && node.Admin == event.NodeResume
 		switch {
-		case takesOut && node.Reason == "" && (c.Reason == nil || *c.Reason == ""):
+		case takesOut && node.Reason == "" && (command.Reason == nil || *command.Reason == ""):
 			return nil, spec.Refuse(
 				spec.CodeInvalidNodeState,
 				"you must specify a reason when DOWNING or DRAINING a node",
@@ -67,7 +68,7 @@ func (d nodeCommands) checkStates(c UpdateNodes) ([]string, error) {
 		case inService && node.Spec.State == "FUTURE" && node.Inv == nil:
 			return nil, spec.Refuse(spec.CodeInvalidNodeState, name+
 				" is in state FUTURE; it becomes available once its agent has registered")
-		case inService && len(c.Nodes) == 1:
+		case inService && len(command.Nodes) == 1 && !command.KeepInService:
 			return nil, spec.Refuse(spec.CodeInvalidNodeState, "")
 		case !inService:
 			changing = append(changing, name)
@@ -76,21 +77,21 @@ func (d nodeCommands) checkStates(c UpdateNodes) ([]string, error) {
 	return changing, nil
 }
 
-// setState sets the administrative state of a node. DOWN takes the node's jobs away
-// at once. That they are gone nobody has proved: state=fenced says that.
-func (d nodeCommands) setState(name string, c UpdateNodes) error {
+// setState sets the administrative state of a node. DOWN ends the node's jobs
+// immediately, but does not prove that their processes are gone: only state=fenced asserts that.
+func (d nodeCommands) setState(name string, command UpdateNodes) error {
 	reason := d.t.Node(name).Reason // an older one stands
-	if c.Reason != nil && *c.Reason != "" {
-		reason = *c.Reason
+	if command.Reason != nil && *command.Reason != "" {
+		reason = *command.Reason
 	}
-	ev := &event.NodeStateSet{Node: name, State: c.State, Reason: reason}
-	if c.ResumeAfter > 0 && c.State != event.NodeResume {
-		ev.ResumeAt = d.t.Now.Add(c.ResumeAfter)
+	ev := &event.NodeStateSet{Node: name, State: command.State, Reason: reason}
+	if command.ResumeAfter > 0 && command.State != event.NodeResume {
+		ev.ResumeAt = d.t.Now.Add(command.ResumeAfter)
 	}
 	if err := d.Emit(ev); err != nil {
 		return err
 	}
-	if c.State != event.NodeDown {
+	if command.State != event.NodeDown {
 		return nil
 	}
 	why := "node " + name + " was set down"
@@ -119,10 +120,10 @@ func (d nodeCommands) tickResumes() error {
 
 // settingsDue returns the events that change what is known of nodes. Of a node that
 // is not configured any more only one thing can be said: that it is fenced.
-func (d nodeCommands) settingsDue(c UpdateNodes) ([]event.Event, error) {
+func (d nodeCommands) settingsDue(command UpdateNodes) ([]event.Event, error) {
 	var due []event.Event
-	_, fencing := c.Power.(DeclareFenced)
-	for _, name := range c.Nodes {
+	_, fencing := command.Power.(DeclareFenced)
+	for _, name := range command.Nodes {
 		node := d.t.Node(name)
 		if node == nil || (node.Removed && !fencing) {
 			return nil, spec.Refuse(spec.CodeInvalidNodeName, name)
@@ -137,15 +138,15 @@ func (d nodeCommands) settingsDue(c UpdateNodes) ([]event.Event, error) {
 			Reason:    node.Reason,
 		}
 		was := ev
-		if c.Available != nil {
-			ev.Features, ev.Available = *c.Available, nil // which are active all at once
+		if command.Available != nil {
+			ev.Features, ev.Available = *command.Available, nil // which are active all at once
 		}
-		if c.Active != nil {
+		if command.Active != nil {
 			all := node.Spec.AvailableFeatures()
-			if c.Available != nil {
-				all = *c.Available
+			if command.Available != nil {
+				all = *command.Available
 			}
-			for _, f := range *c.Active {
+			for _, f := range *command.Active {
 				if !slices.Contains(all, f) {
 					return nil, spec.Refuse(
 						spec.CodeInvalidFeature,
@@ -153,16 +154,16 @@ func (d nodeCommands) settingsDue(c UpdateNodes) ([]event.Event, error) {
 					)
 				}
 			}
-			ev.Features, ev.Available = *c.Active, all
-			if len(*c.Active) == len(all) {
+			ev.Features, ev.Available = *command.Active, all
+			if len(*command.Active) == len(all) {
 				ev.Features, ev.Available = all, nil
 			}
 		}
-		set(&ev.Weight, c.Weight)
-		set(&ev.Comment, c.Comment)
-		set(&ev.Extra, c.Extra)
-		if c.State == 0 && c.Power == nil {
-			set(&ev.Reason, c.Reason)
+		set(&ev.Weight, command.Weight)
+		set(&ev.Comment, command.Comment)
+		set(&ev.Extra, command.Extra)
+		if command.State == 0 && command.Power == nil {
+			set(&ev.Reason, command.Reason)
 		}
 		if reflect.DeepEqual(ev, was) {
 			continue
@@ -184,54 +185,57 @@ func set[T any](to, v *T) {
 
 // registerNode takes an agent's inventory. A new boot id proves that the runs of
 // the old life are gone.
-func (d nodeCommands) registerNode(c RegisterNode) error {
-	if d.t.Node(c.Node) == nil && c.Dynamic != nil {
-		if err := d.createNodes([]spec.NodeSpec{*c.Dynamic}); err != nil {
+func (d nodeCommands) registerNode(command RegisterNode) error {
+	if d.t.Node(command.Node) == nil && command.Dynamic != nil {
+		if err := d.createNodes([]spec.NodeSpec{*command.Dynamic}); err != nil {
 			return err
 		}
 	}
-	n := d.t.Node(c.Node)
-	if n == nil || n.Removed {
+	node := d.t.Node(command.Node)
+	if node == nil || node.Removed {
 		return spec.Refuse(
 			spec.CodeInvalidNodeName,
-			fmt.Sprintf("%s is not in the configuration", c.Node),
+			fmt.Sprintf("%s is not in the configuration", command.Node),
 		)
 	}
-	rebooted := n.Inv != nil && n.Inv.BootID != c.Inventory.BootID && !n.Asleep()
-	wasDown, before := n.Admin == event.NodeDown, ""
-	if n.Inv != nil {
-		before = n.Inv.BootID
+	rebooted := node.Inv != nil && node.Inv.BootID != command.Inventory.BootID && !node.Asleep()
+	wasDown, before := node.Admin == event.NodeDown, ""
+	if node.Inv != nil {
+		before = node.Inv.BootID
 	}
-	if before != "" && before != c.Inventory.BootID {
-		if err := d.rebootProves(c.Node); err != nil {
+	if before != "" && before != command.Inventory.BootID {
+		if err := d.rebootProves(command.Node); err != nil {
 			return err
 		}
 	}
-	if err := d.noteHeard(NodeHeard{Node: c.Node}); err != nil {
+	if err := d.noteHeard(NodeHeard{Node: command.Node}); err != nil {
 		return err
 	}
-	bad := invalid(n.Spec, &c.Inventory, d.t.Config.ConfigOverrides)
-	if n.Inv == nil || n.Invalid != bad ||
-		!reflect.DeepEqual(*n.Inv, c.Inventory) { // else an agent has only connected again
-		if err := d.Emit(&event.NodeRegistered{Node: c.Node, Inventory: c.Inventory, Invalid: bad}); err != nil {
+	bad := invalid(node.Spec, &command.Inventory, d.t.Config.ConfigOverrides)
+	if node.Inv == nil || node.Invalid != bad ||
+		!reflect.DeepEqual(*node.Inv, command.Inventory) { // else an agent has only connected again
+		if err := d.Emit(
+			&event.NodeRegistered{Node: command.Node, Inventory: command.Inventory, Invalid: bad},
+		); err != nil {
 			return err
 		}
 	}
-	if rebooted && (!n.IsRebooting() || !d.power().rebootedFor(n)) {
-		if err := d.loseJobs(c.Node, "node "+c.Node+" rebooted"); err != nil {
+	if rebooted && (!node.IsRebooting() || !d.power().rebootedFor(node)) {
+		if err := d.loseJobs(command.Node, "node "+command.Node+" rebooted"); err != nil {
 			return err
 		}
 	}
-	if err := d.power().cameBack(d.t.Node(c.Node), &c.Inventory, before); err != nil {
+	if err := d.power().cameBack(d.t.Node(command.Node), &command.Inventory, before); err != nil {
 		return err
 	}
-	if n.Asleep() && n.Power != event.PoweringDown {
-		if err := d.power().cameUp(c.Node); err != nil {
+	if node.Asleep() && node.Power != event.PoweringDown {
+		if err := d.power().cameUp(command.Node); err != nil {
 			return err
 		}
 	}
-	if wasDown && n.ReasonBy.Kind == event.ActorSystem && d.t.Config.Timing.ReturnToService >= 1 {
-		return d.Emit(&event.NodeStateSet{Node: c.Node, State: event.NodeResume})
+	if wasDown && node.ReasonBy.Kind == event.ActorSystem &&
+		d.t.Config.Timing.ReturnToService >= 1 {
+		return d.Emit(&event.NodeStateSet{Node: command.Node, State: event.NodeResume})
 	}
 	return nil
 }
@@ -267,22 +271,24 @@ func (d nodeCommands) judgeInventories() error {
 // devices than GPUs must be there in any case. A node with fewer GPUs than
 // configured is smaller by those: jobs get the ones that are there, and jobs
 // that need none are none of their business; the agent says what is missing.
-func invalid(nodeSpec *spec.NodeSpec, inv *spec.Inventory, overrides bool) string {
+func invalid(nodeSpec *spec.NodeSpec, inventory *spec.Inventory, overrides bool) string {
 	switch {
 	case overrides:
-	case inv.CPUs < nodeSpec.CPUs:
-		return fmt.Sprintf("Low CPUs: %d found, %d configured", inv.CPUs, nodeSpec.CPUs)
-	case inv.Mem < nodeSpec.Mem:
-		return fmt.Sprintf("Low RealMemory: %d MiB found, %d configured", inv.Mem, nodeSpec.Mem)
+	case inventory.CPUs < nodeSpec.CPUs:
+		return fmt.Sprintf("Low CPUs: %d found, %d configured", inventory.CPUs, nodeSpec.CPUs)
+	case inventory.Mem < nodeSpec.Mem:
+		return fmt.Sprintf(
+			"Low RealMemory: %d MiB found, %d configured", inventory.Mem, nodeSpec.Mem,
+		)
 	}
 	for _, gres := range nodeSpec.GRES {
 		var have int64
 		if gres.Name == "gpu" {
 			continue
 		}
-		for _, c := range inv.GRES {
-			if c.Name == gres.Name && (gres.Type == "" || c.Type == gres.Type) {
-				have += c.N
+		for _, count := range inventory.GRES {
+			if count.Name == gres.Name && (gres.Type == "" || count.Type == gres.Type) {
+				have += count.N
 			}
 		}
 		if have < gres.N {
@@ -297,10 +303,10 @@ func invalid(nodeSpec *spec.NodeSpec, inv *spec.Inventory, overrides bool) strin
 	return ""
 }
 
-func (d nodeCommands) noteHeard(c NodeHeard) error {
-	node := d.t.Node(c.Node)
+func (d nodeCommands) noteHeard(command NodeHeard) error {
+	node := d.t.Node(command.Node)
 	if node == nil || !node.Lost {
 		return nil
 	}
-	return d.Emit(&event.NodeReturned{Node: c.Node})
+	return d.Emit(&event.NodeReturned{Node: command.Node})
 }

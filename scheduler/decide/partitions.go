@@ -14,19 +14,19 @@ type partitionCommands struct{ *decision }
 
 // updatePartition changes a partition. Jobs that run go on, also on nodes that it
 // loses; those that wait meet what is new at the next pass.
-func (d partitionCommands) updatePartition(c UpdatePartition) error {
-	partition := d.t.Parts.Find(c.New.Name)
+func (d partitionCommands) updatePartition(command UpdatePartition) error {
+	partition := d.t.Parts.Find(command.New.Name)
 	if partition == nil {
-		return spec.Refuse(spec.CodeInvalidPartition, c.New.Name)
+		return spec.Refuse(spec.CodeInvalidPartition, command.New.Name)
 	}
 	now := *partition.Spec
-	old := c.Old
-	next := c.New
-	if !c.Nodes {
+	old := command.Old
+	next := command.New
+	if !command.Nodes {
 		now, old, next = now.WithoutNodes(), old.WithoutNodes(), next.WithoutNodes()
 	}
 	if !reflect.DeepEqual(now, old) {
-		return spec.Refuse(spec.CodeBadRequest, "partition "+c.New.Name+
+		return spec.Refuse(spec.CodeBadRequest, "partition "+command.New.Name+
 			" was changed at the same time: look at it and try again")
 	}
 	if reflect.DeepEqual(now, next) {
@@ -38,7 +38,7 @@ func (d partitionCommands) updatePartition(c UpdatePartition) error {
 	if err := d.oneDefault(&next); err != nil {
 		return err
 	}
-	return d.Emit(&event.PartitionPut{Partition: next, Nodes: c.Nodes})
+	return d.Emit(&event.PartitionPut{Partition: next, Nodes: command.Nodes})
 }
 
 // checkQOS refuses names of QOS that do not exist, but for those that the partition had
@@ -80,24 +80,24 @@ func (d partitionCommands) createPartition(create CreatePartition) error {
 
 // deletePartition takes a partition away that was added while the cluster ran and
 // that no job is in and no reservation names.
-func (d partitionCommands) deletePartition(c DeletePartition) error {
-	partition := d.t.Parts.Find(c.Name)
+func (d partitionCommands) deletePartition(command DeletePartition) error {
+	partition := d.t.Parts.Find(command.Name)
 	switch {
 	case partition == nil:
-		return spec.Refuse(spec.CodeInvalidPartition, c.Name)
+		return spec.Refuse(spec.CodeInvalidPartition, command.Name)
 	case !partition.Spec.Dynamic:
-		return spec.Refuse(spec.CodeInvalidPartition, c.Name+
+		return spec.Refuse(spec.CodeInvalidPartition, command.Name+
 			" is defined in slurm.conf; remove it there and run scontrol reconfigure")
 	}
 	jobs := 0
 	d.t.Active.Range(func(uid uint64, _ struct{}) bool {
-		if j := d.t.Job(spec.JobUID(uid)); j.Alloc != nil && j.Alloc.Partition == c.Name {
+		if j := d.t.Job(spec.JobUID(uid)); j.Alloc != nil && j.Alloc.Partition == command.Name {
 			jobs++
 		}
 		return true
 	})
 	d.t.Waiting.Range(func(uid uint64, _ struct{}) bool {
-		if slices.Contains(d.t.Job(spec.JobUID(uid)).Spec.Partitions, c.Name) {
+		if slices.Contains(d.t.Job(spec.JobUID(uid)).Spec.Partitions, command.Name) {
 			jobs++
 		}
 		return true
@@ -109,9 +109,10 @@ func (d partitionCommands) deletePartition(c DeletePartition) error {
 		)
 	}
 	for i := range d.t.Reservations {
-		if r := &d.t.Reservations[i]; r.Part == c.Name || slices.Contains(r.Parts, c.Name) {
-			return spec.Refuse(spec.CodePartitionInUse, "reservation "+r.Name+" names it")
+		if reservation := &d.t.Reservations[i]; reservation.Part == command.Name ||
+			slices.Contains(reservation.Parts, command.Name) {
+			return spec.Refuse(spec.CodePartitionInUse, "reservation "+reservation.Name+" names it")
 		}
 	}
-	return d.Emit(&event.PartitionGone{Name: c.Name})
+	return d.Emit(&event.PartitionGone{Name: command.Name})
 }

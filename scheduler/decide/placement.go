@@ -8,33 +8,34 @@ import (
 
 // checkSegment refuses segments into which the job's nodes cannot be cut.
 func (d submission) checkSegment(jobSpec *spec.JobSpec) error {
-	seg, largest := jobSpec.Place.Segment, uint32(0)
+	segment, largest := jobSpec.Place.Segment, uint32(0)
 	for _, name := range jobSpec.Partitions {
-		if p := d.t.Parts.Find(name); p != nil {
-			if top := d.t.Config.TopologyOf(p.Spec); len(top.Blocks) > 0 {
+		if partition := d.t.Parts.Find(name); partition != nil {
+			if top := d.t.Config.TopologyOf(partition.Spec); len(top.Blocks) > 0 {
 				largest = max(largest, top.Sizes[0])
 			}
 		}
 	}
 	switch {
-	case seg == 0 && jobSpec.Place.ApartSegments:
+	case segment == 0 && jobSpec.Place.ApartSegments:
 		return spec.Refuse(spec.CodeNodeCountInvalid, "--spread-segments needs --segment")
-	case seg == 0:
+	case segment == 0:
 		return nil
 	case largest == 0:
 		return spec.Refuse(
 			spec.CodeDisabled,
 			"--segment needs to know the blocks: TopologyPlugin=topology/block and topology.conf",
 		)
-	case jobSpec.Size.MinNodes == 0 || jobSpec.Size.MinNodes%seg != 0 || (jobSpec.Size.MaxNodes != 0 && jobSpec.Size.MaxNodes != jobSpec.Size.MinNodes):
+	case jobSpec.Size.MinNodes == 0 || jobSpec.Size.MinNodes%segment != 0 ||
+		(jobSpec.Size.MaxNodes != 0 && jobSpec.Size.MaxNodes != jobSpec.Size.MinNodes):
 		return spec.Refuse(
 			spec.CodeNodeCountInvalid,
-			fmt.Sprintf("--segment=%d needs a number of nodes (-N) that it divides", seg),
+			fmt.Sprintf("--segment=%d needs a number of nodes (-N) that it divides", segment),
 		)
-	case seg > largest:
+	case segment > largest:
 		return spec.Refuse(
 			spec.CodeNodeConfigUnavailable,
-			fmt.Sprintf("a segment of %d nodes is larger than a block of %d", seg, largest),
+			fmt.Sprintf("a segment of %d nodes is larger than a block of %d", segment, largest),
 		)
 	case len(jobSpec.Size.PerJob) > 0:
 		return spec.Refuse(

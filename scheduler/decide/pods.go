@@ -18,7 +18,7 @@ import (
 // any more, whatever an agent, a clock or an operator has to say meanwhile.
 type podCommands struct{ *decision }
 
-// AdmitPods says anew which nodes Kubernetes lets the pods of a waiting job go to.
+// AdmitPods replaces the list of nodes that Kubernetes admits for the pods of a pending job.
 type AdmitPods struct {
 	UID    spec.JobUID
 	Pod    string // UID of the first pod
@@ -45,8 +45,8 @@ const maxPods = 4096
 // submitPods accepts a job of pods, of one kind or, as a heterogeneous job, of several. To ask
 // again is to get the same answer, however often and however late it is, because a pod is
 // of one job only.
-func (d podCommands) submitPods(c Submit) error {
-	parts := append([]*spec.JobSpec{c.Spec}, c.Rest...)
+func (d podCommands) submitPods(command Submit) error {
+	parts := append([]*spec.JobSpec{command.Spec}, command.Rest...)
 	if err := checkGang(parts); err != nil {
 		return err
 	}
@@ -56,10 +56,10 @@ func (d podCommands) submitPods(c Submit) error {
 		}
 		return err
 	}
-	if len(c.Rest) > 0 {
-		return d.het().submitHet(parts, c)
+	if len(command.Rest) > 0 {
+		return d.het().submitHet(parts, command)
 	}
-	return d.submission().submitJob(c.Spec, c.Request, c.ByScript)
+	return d.submission().submitJob(command.Spec, command.Request, command.ByScript)
 }
 
 // findGang finds the job of which the pods are already; nil: they are of none.
@@ -163,22 +163,22 @@ func mayChangePods(old, changed *spec.JobSpec, leave []string) error {
 
 // admitPods changes where a waiting job may start. Where it has started, its pods go
 // where they were let go.
-func (d podCommands) admitPods(c AdmitPods) error {
-	job := d.t.Job(c.UID)
-	if job == nil || job.Spec.Pods == nil || job.Spec.Pods.Pods[0].UID != c.Pod ||
+func (d podCommands) admitPods(command AdmitPods) error {
+	job := d.t.Job(command.UID)
+	if job == nil || job.Spec.Pods == nil || job.Spec.Pods.Pods[0].UID != command.Pod ||
 		job.State != spec.Pending {
 		d.res.Stale++
 		return nil
 	}
-	if _, err := hostlist.Expand(c.Admits); err != nil {
+	if _, err := hostlist.Expand(command.Admits); err != nil {
 		return spec.Refuse(spec.CodeBadRequest, err.Error())
 	}
-	if job.Spec.Pods.Admits == c.Admits {
+	if job.Spec.Pods.Admits == command.Admits {
 		return nil
 	}
 	changed := *job.Spec
 	pods := *job.Spec.Pods
-	pods.Admits = c.Admits
+	pods.Admits = command.Admits
 	changed.Pods = &pods
 	return d.Emit(&event.JobUpdated{
 		UID:     job.UID,
@@ -189,11 +189,11 @@ func (d podCommands) admitPods(c AdmitPods) error {
 	})
 }
 
-// endPods takes the word of Kubernetes that the pods of a job are over, with all components of
-// a heterogeneous one.
-func (d podCommands) endPods(c PodsOver) error {
-	job := d.t.Job(c.Run.UID)
-	if job == nil || job.PodsOver || job.Het.Follows() || !isOfPods(job, c) {
+// endPods ends a job, with all components of a heterogeneous one, because Kubernetes reports that
+// its pods are over.
+func (d podCommands) endPods(command PodsOver) error {
+	job := d.t.Job(command.Run.UID)
+	if job == nil || job.PodsOver || job.Het.Follows() || !isOfPods(job, command) {
 		d.res.Stale++
 		return nil
 	}
@@ -202,7 +202,7 @@ func (d podCommands) endPods(c PodsOver) error {
 			UID:     job.UID,
 			Attempt: job.Attempt,
 			State:   spec.Cancelled,
-			Reason:  spec.Reason{Code: spec.ReasonNone, Detail: c.Why},
+			Reason:  spec.Reason{Code: spec.ReasonNone, Detail: command.Why},
 			By:      d.t.Actor.UID,
 		}
 		if err := d.Emit(verdict); err != nil {
@@ -214,7 +214,7 @@ func (d podCommands) endPods(c PodsOver) error {
 	slices.Reverse(gang)
 	ends := slices.ContainsFunc(gang, func(j *state.Job) bool { return !j.GoesOn() })
 	for _, part := range gang {
-		if err := d.giveBack(part.UID, &c, ends); err != nil {
+		if err := d.giveBack(part.UID, &command, ends); err != nil {
 			return err
 		}
 	}
@@ -230,17 +230,17 @@ func (d podCommands) endPods(c PodsOver) error {
 // giveBack ends the attempt and gives its nodes back, all together: the gang is over as
 // a whole. The first node has what there is of an exit, as that of a batch script. ends
 // tells that the gang was to end, be it because of another component.
-func (d podCommands) giveBack(uid spec.JobUID, c *PodsOver, ends bool) error {
+func (d podCommands) giveBack(uid spec.JobUID, command *PodsOver, ends bool) error {
 	job := d.t.Job(uid)
 	if !job.HoldsNodes() {
 		return nil
 	}
-	if (c.Result == nil || ends) && job.GoesOn() {
-		if err := d.RequestEnd(job, event.EndCancel, false, spec.NotHeld, c.Why); err != nil {
+	if (command.Result == nil || ends) && job.GoesOn() {
+		if err := d.RequestEnd(job, event.EndCancel, false, spec.NotHeld, command.Why); err != nil {
 			return err
 		}
 	}
-	result := c.Result
+	result := command.Result
 	for i := range d.t.Job(uid).Alloc.Nodes {
 		job = d.t.Job(uid)
 		name := job.Alloc.Nodes[i].Name
@@ -256,13 +256,13 @@ func (d podCommands) giveBack(uid spec.JobUID, c *PodsOver, ends bool) error {
 }
 
 // endOn asks the jobs of pods on a node to end. Kubernetes tells when they have.
-func (d podCommands) endOn(node, why string) error {
+func (d podCommands) endOn(node, reason string) error {
 	for _, uid := range slices.Clone(d.t.Node(node).Jobs) {
 		job := d.t.Job(uid)
 		if job.Spec.Pods == nil || !job.GoesOn() {
 			continue
 		}
-		if err := d.RequestEnd(job, event.EndNodeLost, false, spec.NotHeld, why); err != nil {
+		if err := d.RequestEnd(job, event.EndNodeLost, false, spec.NotHeld, reason); err != nil {
 			return err
 		}
 	}
@@ -288,9 +288,9 @@ func (d podCommands) clearOfPods(node *state.Node) error {
 
 // isOfPods tells whether the word is about the pods of a job in its present attempt. A job that has
 // not begun yet has no epoch.
-func isOfPods(job *state.Job, c PodsOver) bool {
-	if job.Spec.Pods == nil || job.Spec.Pods.Pods[0].UID != c.Pod {
+func isOfPods(job *state.Job, command PodsOver) bool {
+	if job.Spec.Pods == nil || job.Spec.Pods.Pods[0].UID != command.Pod {
 		return false
 	}
-	return job.Attempt == c.Run.Attempt && (job.Attempt == 0 || job.Epoch == c.Epoch)
+	return job.Attempt == command.Run.Attempt && (job.Attempt == 0 || job.Epoch == command.Epoch)
 }

@@ -14,26 +14,26 @@ import (
 // powerCommands decides when nodes are powered up and down, and when they reboot.
 type powerCommands struct{ *decision }
 
-// powerNodes does what somebody asks for about the power of nodes.
-func (d powerCommands) powerNodes(c PowerNodes) error {
-	if c.How != PowerUp && !d.t.Config.Power.On() {
+// powerNodes carries out a request to power nodes up or down.
+func (d powerCommands) powerNodes(command PowerNodes) error {
+	if command.How != PowerUp && !d.t.Config.Power.On() {
 		return spec.Refuse(
 			spec.CodeDisabled,
 			"nodes are not powered down here: SuspendProgram and ResumeProgram are not both configured",
 		)
 	}
 	to := map[event.PowerState][]string{}
-	for _, name := range c.Nodes {
+	for _, name := range command.Nodes {
 		node := d.t.Node(name)
 		if node == nil || node.Removed {
 			return spec.Refuse(spec.CodeInvalidNodeName, name)
 		}
-		if c.How == PowerDownForce {
+		if command.How == PowerDownForce {
 			if err := d.pods().clearOfPods(node); err != nil {
 				return err
 			}
 		}
-		next, err := nextPower(node, c.How)
+		next, err := nextPower(node, command.How)
 		if err != nil {
 			return err
 		}
@@ -42,7 +42,7 @@ func (d powerCommands) powerNodes(c PowerNodes) error {
 		}
 	}
 	for next := event.PowerOn; next <= event.PoweringUp; next++ {
-		if c.How == PowerDownForce {
+		if command.How == PowerDownForce {
 			for _, name := range to[next] {
 				if err := d.clearForPower(name); err != nil {
 					return err
@@ -92,8 +92,8 @@ func nextPower(node *state.Node, how PowerHow) (event.PowerState, error) {
 func (d powerCommands) clearForPower(name string) error {
 	node := d.t.Node(name)
 	for _, uid := range node.Jobs {
-		if j := d.t.Job(uid); j.GoesOn() {
-			if err := d.RequestEnd(j, event.EndNodeLost, d.MayRequeue(j), spec.NotHeld, "node "+
+		if job := d.t.Job(uid); job.GoesOn() {
+			if err := d.RequestEnd(job, event.EndNodeLost, d.MayRequeue(job), spec.NotHeld, "node "+
 				name+" is powered down"); err != nil {
 				return err
 			}
@@ -122,15 +122,15 @@ func (d powerCommands) beginWaiting(name string) error {
 		if !job.Configuring() || job.Ending != nil {
 			continue
 		}
-		why := node.Invalid
+		reason := node.Invalid
 		if node.Missing(&job.Alloc.Nodes[job.Alloc.Index(node.ID)]) {
-			why = "it has other GPUs than before"
+			reason = "it has other GPUs than before"
 		}
 		var err error
 		switch {
-		case why != "":
+		case reason != "":
 			err = d.RequestEnd(job, event.EndBoot, d.MayRequeue(job), spec.NotHeld, "node "+name+
-				" came up unfit: "+why)
+				" came up unfit: "+reason)
 		case d.t.Booting(job) == nil:
 			err = d.Emit(&event.JobReady{UID: job.UID, Attempt: job.Attempt})
 		}
@@ -165,11 +165,10 @@ func (d powerCommands) tickPower() error {
 		}
 	}
 	for _, name := range tick.off {
-		// SuspendProgram has had its time: what was given up there is off with the node.
-		if err := d.nodes().fenceNode(FenceNode{Node: name, By: event.FenceProgram}); err != nil {
-			return err
-		}
-		if err := d.nodes().loseJobs(name, "node "+name+" was powered down"); err != nil {
+		// SuspendProgram has had its time. That is no proof that the node is off: the program may
+		// have failed, or ended with a controller that died or was overtaken. What lived there is
+		// owed until the program says so (FenceProgramOf) or the node boots.
+		if err := d.nodes().takeJobs(name, "node "+name+" was powered down", true); err != nil {
 			return err
 		}
 		if n := d.t.Node(name); power != nil && power.IdleOnDown && n.Admin != event.NodeResume {
@@ -216,33 +215,33 @@ func (d powerCommands) setPower(ev *event.NodePowered) error {
 const resumeTimeout = "ResumeTimeout reached"
 
 // lookAtPower notes what is due about one node.
-func (d powerCommands) lookAtPower(tick *powerTick, n *state.Node) {
-	name, times := n.Spec.Name, d.powerTimes(n)
-	switch n.Power {
+func (d powerCommands) lookAtPower(tick *powerTick, node *state.Node) {
+	name, times := node.Spec.Name, d.powerTimes(node)
+	switch node.Power {
 	case event.PoweringDown:
-		if n.PowerAt.Add(times.DownIn) <= d.t.Now {
+		if node.PowerAt.Add(times.DownIn) <= d.t.Now {
 			tick.off = append(tick.off, name)
 		}
 	case event.PoweringUp:
-		if n.PowerAt.Add(times.UpIn) <= d.t.Now {
+		if node.PowerAt.Add(times.UpIn) <= d.t.Now {
 			tick.failed = append(tick.failed, name)
 		}
 	case event.PowerUpWish:
 		tick.up = append(tick.up, name)
 	case event.PowerDownWish, event.PowerDownASAP:
-		if n.Unused() {
+		if node.Unused() {
 			tick.down = append(tick.down, name)
 		}
 	case event.PoweredDown:
 	default:
-		if len(n.Unfenced) > 0 {
+		if len(node.Unfenced) > 0 {
 			return // it is not idle as long as something may live there
 		}
-		if !d.t.Config.Power.On() || n.Removed || n.Reboot != nil {
+		if !d.t.Config.Power.On() || node.Removed || node.Reboot != nil {
 			return
 		}
-		since := max(n.BusyAt, n.PowerAt, n.Registered)
-		idle := times.IdleAfter > 0 && n.Unused() && n.Inv != nil
+		since := max(node.BusyAt, node.PowerAt, node.Registered)
+		idle := times.IdleAfter > 0 && node.Unused() && node.Inv != nil
 		if idle && since.Add(times.IdleAfter) <= d.t.Now {
 			tick.idle = append(tick.idle, name)
 		}
@@ -250,17 +249,19 @@ func (d powerCommands) lookAtPower(tick *powerTick, n *state.Node) {
 }
 
 // powerTimes are those of a node in its partitions.
-func (d powerCommands) powerTimes(n *state.Node) spec.PowerTimes { return PowerTimes(d.t.State, n) }
+func (d powerCommands) powerTimes(node *state.Node) spec.PowerTimes {
+	return PowerTimes(d.t.State, node)
+}
 
 // PowerTimes are the times of a node that count for its power.
-func PowerTimes(st *state.State, node *state.Node) spec.PowerTimes {
+func PowerTimes(cluster *state.State, node *state.Node) spec.PowerTimes {
 	var parts []*spec.PartitionSpec
-	for i := range st.Parts.List {
-		if st.Parts.List[i].Nodes.Has(int(node.ID)) {
-			parts = append(parts, st.Parts.List[i].Spec)
+	for i := range cluster.Parts.List {
+		if cluster.Parts.List[i].Nodes.Has(int(node.ID)) {
+			parts = append(parts, cluster.Parts.List[i].Spec)
 		}
 	}
-	return st.Config.PowerTimes(node.Spec, parts)
+	return cluster.Config.PowerTimes(node.Spec, parts)
 }
 
 // quota is how many nodes may be told now, at so many a minute.
@@ -283,7 +284,8 @@ func (d powerCommands) notKept(idle []string) []string {
 	for _, keep := range power.Keep {
 		up := int64(0) // that could take a job now
 		for _, name := range keep.Nodes {
-			if n := d.t.Node(name); n != nil && n.Usable() && !n.Asleep() && len(n.Jobs) == 0 {
+			if node := d.t.Node(name); node != nil && node.Usable() && !node.Asleep() &&
+				len(node.Jobs) == 0 {
 				up++
 			}
 		}
@@ -313,17 +315,18 @@ func (d powerCommands) staysUp(node *state.Node) bool {
 			return true
 		}
 	}
-	for _, s := range power.KeepStates {
+	for _, text := range power.KeepStates {
 		switch {
-		case s == "CLOUD" && node.Spec.State == "CLOUD",
-			s == "DOWN" && node.Admin == event.NodeDown,
-			s == "DRAIN" && node.Admin == event.NodeDrain,
-			s == "FAIL" &&
+		case text == "CLOUD" && node.Spec.State == "CLOUD",
+			text == "DOWN" && node.Admin == event.NodeDown,
+			text == "DRAIN" && node.Admin == event.NodeDrain,
+			text == "FAIL" &&
 				node.Admin == event.NodeFail,
-			s == "INVALID_REG" && node.Invalid != "",
-			s == "NOT_RESPONDING" && node.Lost:
+			text == "INVALID_REG" && node.Invalid != "",
+			text == "NOT_RESPONDING" && node.Lost:
 			return true
-		case (s == "RESERVED" || s == "MAINTENANCE") && d.isReserved(node, s == "MAINTENANCE"):
+		case (text == "RESERVED" || text == "MAINTENANCE") &&
+			d.isReserved(node, text == "MAINTENANCE"):
 			return true
 		}
 	}
@@ -338,8 +341,8 @@ func (d powerCommands) isReserved(node *state.Node, maint bool) bool {
 			!timeline.ReservedNodes(d.t.State, reservation).Has(int(node.ID)) {
 			continue
 		}
-		for _, w := range timeline.Windows(reservation, d.t.Now) {
-			if w.From <= d.t.Now && d.t.Now < w.To {
+		for _, window := range timeline.Windows(reservation, d.t.Now) {
+			if window.From <= d.t.Now && d.t.Now < window.To {
 				return true
 			}
 		}
@@ -363,10 +366,16 @@ func (d powerCommands) bootFailed(name string) error {
 }
 
 // endBoots ends the attempts that wait for a node which does not come up.
-func (d powerCommands) endBoots(name, why string) error {
+func (d powerCommands) endBoots(name, reason string) error {
 	for _, uid := range slices.Clone(d.t.Node(name).Jobs) {
-		if j := d.t.Job(uid); j.Configuring() && j.Ending == nil {
-			if err := d.RequestEnd(j, event.EndBoot, d.MayRequeue(j), spec.NotHeld, fmt.Sprintf("node %s did not come up: %s", name, why)); err != nil {
+		if job := d.t.Job(uid); job.Configuring() && job.Ending == nil {
+			if err := d.RequestEnd(
+				job,
+				event.EndBoot,
+				d.MayRequeue(job),
+				spec.NotHeld,
+				fmt.Sprintf("node %s did not come up: %s", name, reason),
+			); err != nil {
 				return err
 			}
 		}

@@ -20,11 +20,11 @@ import (
 // the association may use it: one of its list or the nearest list above it.
 // Where there is no list at all, only the QOS normal is allowed.
 func (d submission) resolveQOS(jobSpec *spec.JobSpec, assoc uint32) error {
-	pol := d.t.Policy
-	allowed := eligible.AllowedQOS(pol, assoc)
-	for _, a := range pol.Chain(assoc) {
+	policy := d.t.Policy
+	allowed := eligible.AllowedQOS(policy, assoc)
+	for _, association := range policy.Chain(assoc) {
 		if jobSpec.QOS == "" {
-			jobSpec.QOS = a.DefaultQOS
+			jobSpec.QOS = association.DefaultQOS
 		}
 	}
 	if jobSpec.QOS == "" && len(allowed) == 1 {
@@ -36,16 +36,16 @@ func (d submission) resolveQOS(jobSpec *spec.JobSpec, assoc uint32) error {
 	names := d.namedQOS(jobSpec)
 	for _, name := range names {
 		switch {
-		case pol.FindQOS(name) == nil && name == eligible.DefaultQOS && len(names) == 1:
+		case policy.FindQOS(name) == nil && name == eligible.DefaultQOS && len(names) == 1:
 			names = []string{""} // a cluster without any QOS
-		case pol.FindQOS(name) == nil, d.t.Config.Enforce.QOS && !slices.Contains(allowed, name):
+		case policy.FindQOS(name) == nil, d.t.Config.Enforce.QOS && !slices.Contains(allowed, name):
 			e := spec.Refuse(spec.CodeInvalidQOS, "")
 			if len(names) > 1 {
 				e.Detail = name
 			}
 			return e
 		}
-		switch qos := pol.FindQOS(name); {
+		switch qos := policy.FindQOS(name); {
 		case qos == nil:
 		case qos.HasFlag("RequiresReservation") && jobSpec.Place.Reservation == "":
 			return spec.Refuse(spec.CodeInvalidQOS, "QOS "+name+" is for jobs in a reservation")
@@ -82,8 +82,8 @@ func (d submission) namedQOS(jobSpec *spec.JobSpec) []string {
 }
 
 func (d submission) qosPriority(name string) uint32 {
-	if q := d.t.Policy.FindQOS(name); q != nil {
-		return q.Priority
+	if qos := d.t.Policy.FindQOS(name); qos != nil {
+		return qos.Priority
 	}
 	return 0
 }
@@ -93,16 +93,16 @@ func (d submission) qosPriority(name string) uint32 {
 func (d submission) barredInAll(
 	partition *state.Partition,
 	jobSpec *spec.JobSpec,
-	dem *place.Demand,
+	demand *place.Demand,
 ) *eligible.Rejection {
 	var first *eligible.Rejection
 	for _, qos := range eligible.QOSChoices(jobSpec) {
-		b := eligible.CheckPartition(d.t.State, partition, jobSpec.InQOS(qos), dem)
-		if b == nil {
+		rejection := eligible.CheckPartition(d.t.State, partition, jobSpec.InQOS(qos), demand)
+		if rejection == nil {
 			return nil
 		}
 		if first == nil {
-			first = b
+			first = rejection
 		}
 	}
 	return first
@@ -114,13 +114,14 @@ func (d submission) barredInAll(
 func (d submission) withinLimits(
 	jobSpec *spec.JobSpec,
 	assoc uint32,
-	req spec.TRES,
+	request spec.TRES,
 	count int64,
+	beside spec.TRES,
 ) error {
 	var first error
 	var takes []string
 	for _, qos := range eligible.QOSChoices(jobSpec) {
-		if err := d.withinLimitsOf(jobSpec.InQOS(qos), assoc, req, count); err == nil {
+		if err := d.withinLimitsOf(jobSpec.InQOS(qos), assoc, request, count, beside); err == nil {
 			takes = append(takes, qos)
 		} else if first == nil {
 			first = err
@@ -138,14 +139,15 @@ func (d submission) withinLimits(
 func (d submission) withinLimitsOf(
 	jobSpec *spec.JobSpec,
 	assoc uint32,
-	req spec.TRES,
+	request spec.TRES,
 	count int64,
+	beside spec.TRES,
 ) error {
 	for _, name := range jobSpec.Partitions {
 		part := d.t.Parts.Find(name)
 		bound := limits.Find(
 			d.t.State,
-			limits.Subject{Job: jobSpec, Part: part.Spec, Assoc: assoc, Now: d.t.Now},
+			limits.Subject{Job: jobSpec, Part: part.Spec, Assoc: assoc, Now: d.t.Now, Beside: beside},
 		)
 		limit := eligible.ResolveRequest(
 			d.t.State,
@@ -153,8 +155,10 @@ func (d submission) withinLimitsOf(
 			jobSpec,
 			bound.Wall(),
 		).Limit // of a job that names none, what it would get
-		if r := bound.Submit(count, req, limit); r != nil {
-			return &spec.Error{Kind: spec.CodePolicyViolation, Prefix: string(r.Code), Reason: r}
+		if reason := bound.Submit(count, request, limit); reason != nil {
+			return &spec.Error{
+				Kind: spec.CodePolicyViolation, Prefix: string(reason.Code), Reason: reason,
+			}
 		}
 	}
 	return nil

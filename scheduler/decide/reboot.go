@@ -9,14 +9,14 @@ import (
 )
 
 // rebootNodes asks for nodes to be rebooted once no job is on them.
-func (d powerCommands) rebootNodes(c RebootNodes) error {
+func (d powerCommands) rebootNodes(command RebootNodes) error {
 	if d.t.Config.RebootProgram == "" {
 		return spec.Refuse(
 			spec.CodeDisabled,
 			"RebootProgram is not configured: nodes cannot be rebooted",
 		)
 	}
-	for _, name := range c.Nodes {
+	for _, name := range command.Nodes {
 		switch node := d.t.Node(name); {
 		case node == nil || node.Removed:
 			return spec.Refuse(spec.CodeInvalidNodeName, name)
@@ -26,8 +26,16 @@ func (d powerCommands) rebootNodes(c RebootNodes) error {
 			return spec.Refuse(spec.CodeInvalidNodeState, name+" is rebooting already")
 		}
 	}
-	for _, name := range c.Nodes {
-		if err := d.Emit(&event.NodeReboot{Node: name, Phase: event.RebootWanted, ASAP: c.ASAP, Next: c.Next, Reason: c.Reason}); err != nil {
+	for _, name := range command.Nodes {
+		if err := d.Emit(
+			&event.NodeReboot{
+				Node:   name,
+				Phase:  event.RebootWanted,
+				ASAP:   command.ASAP,
+				Next:   command.Next,
+				Reason: command.Reason,
+			},
+		); err != nil {
 			return err
 		}
 	}
@@ -64,8 +72,8 @@ func (d powerCommands) cancelReboots(cancel CancelReboots) error {
 // reboot.
 func (d powerCommands) rebootedFor(node *state.Node) bool {
 	return len(node.Jobs) > 0 && !slices.ContainsFunc(node.Jobs, func(uid spec.JobUID) bool {
-		j := d.t.Job(uid)
-		return !j.Configuring() || !j.Spec.Queue.Reboot || j.Ending != nil
+		job := d.t.Job(uid)
+		return !job.Configuring() || !job.Spec.Queue.Reboot || job.Ending != nil
 	})
 }
 
@@ -118,12 +126,13 @@ const rebootTimeout = "reboot timed out"
 
 // cameBack ends the reboot of a node that has registered again, if it is
 // another life of it.
-func (d powerCommands) cameBack(node *state.Node, inv *spec.Inventory, before string) error {
+func (d powerCommands) cameBack(node *state.Node, inventory *spec.Inventory, before string) error {
 	if !node.IsRebooting() {
 		return nil
 	}
 	reboot := node.Reboot
-	sameLife := inv.BootID == before && inv.BootedAt <= reboot.At && inv.AgentStarted <= reboot.At
+	sameLife := inventory.BootID == before && inventory.BootedAt <= reboot.At &&
+		inventory.AgentStarted <= reboot.At
 	if sameLife {
 		return nil
 	}

@@ -22,22 +22,22 @@ import (
 // decision 75.
 
 // nodeCount reads NodeCnt.
-func (a *resvAsk) nodeCount(v string) error {
-	n, err := strconv.ParseUint(v, 10, 20)
+func (a *resvAsk) nodeCount(value string) error {
+	n, err := strconv.ParseUint(value, 10, 20)
 	if err != nil || n == 0 {
-		return spec.Refuse(spec.CodeNodeCountInvalid, v)
+		return spec.Refuse(spec.CodeNodeCountInvalid, value)
 	}
 	a.r.Want, a.choose = uint32(n), true
 	return nil
 }
 
 // coreCount reads CoreCnt: how many cores, or with Nodes how many of each.
-func (a *resvAsk) coreCount(v string) error {
+func (a *resvAsk) coreCount(value string) error {
 	a.cores = nil
-	for item := range strings.SplitSeq(v, ",") {
+	for item := range strings.SplitSeq(value, ",") {
 		n, err := strconv.ParseUint(item, 10, 20)
 		if err != nil || n == 0 {
-			return spec.Refuse(spec.CodeCPUCountInvalid, "CoreCnt="+v)
+			return spec.Refuse(spec.CodeCPUCountInvalid, "CoreCnt="+value)
 		}
 		a.cores = append(a.cores, uint32(n))
 	}
@@ -45,38 +45,38 @@ func (a *resvAsk) coreCount(v string) error {
 }
 
 // resvTRES reads TRES=cpu=16,node=2,license/matlab=1.
-func (d reservationCommands) resvTRES(ask *resvAsk, v string) error {
-	for item := range strings.SplitSeq(strings.ToLower(v), ",") {
-		name, num, _ := strings.Cut(item, "=")
+func (d reservationCommands) resvTRES(request *resvAsk, value string) error {
+	for item := range strings.SplitSeq(strings.ToLower(value), ",") {
+		name, number, _ := strings.Cut(item, "=")
 		lic, isLicence := strings.CutPrefix(name, "license/")
 		gpu, isGPU := strings.CutPrefix(name, "gres/gpu")
 		switch {
 		case isGPU && (gpu == "" || gpu[0] == ':'):
-			n, err := strconv.ParseInt(num, 10, 32)
-			if err != nil || n <= 0 || ask.gpus > 0 ||
+			n, err := strconv.ParseInt(number, 10, 32)
+			if err != nil || n <= 0 || request.gpus > 0 ||
 				!slices.Contains(d.t.Config.GresTypes, "gpu") {
 				return spec.Refuse(spec.CodeInvalidGRES, "TRES="+item)
 			}
-			ask.gpus, ask.gpuType = n, strings.TrimPrefix(gpu, ":")
-		case ask.perNode && name != "cpu":
+			request.gpus, request.gpuType = n, strings.TrimPrefix(gpu, ":")
+		case request.perNode && name != "cpu":
 			return spec.Refuse(spec.CodeBadRequest, "TRESPerNode="+item+
 				": cpu and gres/gpu are of a node")
 		case name == "cpu":
-			n, err := strconv.ParseInt(num, 10, 32)
+			n, err := strconv.ParseInt(number, 10, 32)
 			if err != nil || n <= 0 {
 				return spec.Refuse(spec.CodeCPUCountInvalid, "TRES="+item)
 			}
-			ask.cpus = n
+			request.cpus = n
 		case name == "node":
-			if err := ask.nodeCount(num); err != nil {
+			if err := request.nodeCount(number); err != nil {
 				return err
 			}
 		case isLicence:
-			list, err := d.resvLicences(lic + "=" + num)
+			list, err := d.resvLicences(lic + "=" + number)
 			if err != nil {
 				return err
 			}
-			ask.r.Licenses = append(slices.Clone(ask.r.Licenses), list...)
+			request.r.Licenses = append(slices.Clone(request.r.Licenses), list...)
 		default:
 			return spec.Refuse(spec.CodeDisabled, "TRES="+item+
 				" of a reservation is not implemented in this release: cpu, node, gres/gpu and license/name are")
@@ -86,21 +86,21 @@ func (d reservationCommands) resvTRES(ask *resvAsk, v string) error {
 }
 
 // settleResvCores works out of which nodes a reservation has how many cores.
-func (d reservationCommands) settleResvCores(ask *resvAsk) error {
-	reservation := ask.r
-	asked := ask.cores != nil || ask.cpus > 0 || ask.gpus > 0
-	if !asked && (ask.nodes != "" || ask.choose) {
+func (d reservationCommands) settleResvCores(request *resvAsk) error {
+	reservation := request.r
+	asked := request.cores != nil || request.cpus > 0 || request.gpus > 0
+	if !asked && (request.nodes != "" || request.choose) {
 		return spec.Refuse(spec.CodeCPUCountInvalid, "this is a core reservation; set CoreCnt")
 	}
 	if asked {
 		choose := d.chooseCores
 		reservation.GPUs = nil
-		if ask.gpus > 0 {
+		if request.gpus > 0 {
 			choose = d.chooseGPUs
-		} else if ask.perNode {
+		} else if request.perNode {
 			return spec.Refuse(spec.CodeCPUCountInvalid, "TRESPerNode is for GPUs: cores of each node are Nodes= with CoreCnt=2,4")
 		}
-		if err := choose(ask); err != nil {
+		if err := choose(request); err != nil {
 			return err
 		}
 	}
@@ -199,31 +199,31 @@ func (d reservationCommands) replaceCores(reservation *spec.Reservation) error {
 }
 
 // runsIn tells whether a job of a reservation runs on a node.
-func (d reservationCommands) runsIn(r *spec.Reservation, n *state.Node) bool {
+func (d reservationCommands) runsIn(reservation *spec.Reservation, node *state.Node) bool {
 	return slices.ContainsFunc(
-		n.Jobs,
-		func(uid spec.JobUID) bool { return d.t.Job(uid).Alloc.Reservation == r.Name },
+		node.Jobs,
+		func(uid spec.JobUID) bool { return d.t.Job(uid).Alloc.Reservation == reservation.Name },
 	)
 }
 
 // chooseCores sets the nodes of a reservation of cores, and how many it has of
 // each: of named nodes what was said, of a number of nodes the same of each, and
 // else of one node after the other what it can give.
-func (d reservationCommands) chooseCores(ask *resvAsk) error {
-	reservation := ask.r
+func (d reservationCommands) chooseCores(request *resvAsk) error {
+	reservation := request.r
 	reservation.Flags &^= spec.ResvSpecNodes | wholeResv
-	if ask.nodes != "" {
-		return d.namedCores(ask)
+	if request.nodes != "" {
+		return d.namedCores(request)
 	}
 	var total int64 // in CPUs where a.cpus is given
-	for _, n := range ask.cores {
+	for _, n := range request.cores {
 		total += int64(n)
 	}
 	want := int64(0)
-	if ask.choose {
+	if request.choose {
 		want = int64(reservation.Want)
 	}
-	total = max(total, ask.cpus)
+	total = max(total, request.cpus)
 	if want > total {
 		return spec.Refuse(
 			spec.CodeNodeCountInvalid,
@@ -239,7 +239,7 @@ func (d reservationCommands) chooseCores(ask *resvAsk) error {
 	left := total
 	for _, node := range d.resvNodes(reservation) {
 		threads := int64(1)
-		if ask.cpus > 0 {
+		if request.cpus > 0 {
 			threads = max(node.Spec.ThreadsPerCore, 1)
 		}
 		free, _ := d.freeCores(reservation, node)
@@ -278,20 +278,20 @@ func (d reservationCommands) chooseCores(ask *resvAsk) error {
 }
 
 // namedCores takes so many cores of each of the nodes that were named.
-func (d reservationCommands) namedCores(ask *resvAsk) error {
-	if err := d.listResvNodes(ask); err != nil {
+func (d reservationCommands) namedCores(request *resvAsk) error {
+	if err := d.listResvNodes(request); err != nil {
 		return err
 	}
-	if ask.cpus > 0 || len(ask.cores) != len(ask.r.Nodes) {
+	if request.cpus > 0 || len(request.cores) != len(request.r.Nodes) {
 		return spec.Refuse(
 			spec.CodeCPUCountInvalid,
 			fmt.Sprintf(
 				"with Nodes, CoreCnt is a number for each of the %d nodes: CoreCnt=2,4",
-				len(ask.r.Nodes),
+				len(request.r.Nodes),
 			),
 		)
 	}
-	ask.r.Cores = ask.cores
+	request.r.Cores = request.cores
 	return nil
 }
 
@@ -308,9 +308,9 @@ func (d reservationCommands) freeCores(
 		return 0, who
 	}
 	for i := range d.t.Parts.List {
-		if p := &d.t.Parts.List[i]; p.Nodes.Has(int(node.ID)) &&
-			p.Spec.Sharers(spec.Oversubscribe) > 1 {
-			return 0, "; partition " + p.Spec.Name +
+		if partition := &d.t.Parts.List[i]; partition.Nodes.Has(int(node.ID)) &&
+			partition.Spec.Sharers(spec.Oversubscribe) > 1 {
+			return 0, "; partition " + partition.Spec.Name +
 				" shares its CPUs (OverSubscribe), so that only whole nodes can be reserved"
 		}
 	}

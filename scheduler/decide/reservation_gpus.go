@@ -13,10 +13,10 @@ import (
 // the cores that go with them: what was said, or of each node the part that its
 // GPUs are of all GPUs there. Of a number of nodes, or of named ones, each gives
 // the same, the first ones one more; else one node after the other what it can.
-func (d reservationCommands) chooseGPUs(ask *resvAsk) error {
-	reservation := ask.r
+func (d reservationCommands) chooseGPUs(request *resvAsk) error {
+	reservation := request.r
 	reservation.Flags &^= spec.ResvSpecNodes | wholeResv
-	if ask.cores != nil {
+	if request.cores != nil {
 		return spec.Refuse(
 			spec.CodeCPUCountInvalid,
 			"request the cores beside GPUs with TRES=cpu=",
@@ -25,21 +25,21 @@ func (d reservationCommands) chooseGPUs(ask *resvAsk) error {
 	var list []*state.Node
 	want := 0 // nodes; 0 = as many as it takes
 	switch {
-	case ask.nodes != "":
-		if err := d.listResvNodes(ask); err != nil {
+	case request.nodes != "":
+		if err := d.listResvNodes(request); err != nil {
 			return err
 		}
 		for _, name := range reservation.Nodes {
 			list = append(list, d.t.Node(name))
 		}
 		want = len(list)
-	case ask.choose:
+	case request.choose:
 		list, want = d.resvNodes(reservation), int(reservation.Want)
 	default:
 		list = d.resvNodes(reservation)
 	}
-	total, each := ask.gpus, ask.gpus
-	if ask.perNode {
+	total, each := request.gpus, request.gpus
+	if request.perNode {
 		want = max(want, 1)
 		total *= int64(want)
 	}
@@ -55,18 +55,18 @@ func (d reservationCommands) chooseGPUs(ask *resvAsk) error {
 	left := total
 	for _, node := range list {
 		free, _ := d.freeGPUs(reservation, node)
-		if !oneKind(node, ask.gpuType) {
+		if !oneKind(node, request.gpuType) {
 			free = 0
 		}
 		take := min(free, left)
 		if want > 0 {
-			if !ask.perNode {
+			if !request.perNode {
 				open := int64(want - len(reservation.Nodes))
 				each = (left + open - 1) / open
 			}
 			take = each
 			if free < take {
-				if ask.nodes != "" {
+				if request.nodes != "" {
 					return spec.Refuse(
 						spec.CodeNodesBusy,
 						fmt.Sprintf(
@@ -80,7 +80,7 @@ func (d reservationCommands) chooseGPUs(ask *resvAsk) error {
 				continue
 			}
 		}
-		cores := d.coresBeside(ask, node, take, total)
+		cores := d.coresBeside(request, node, take, total)
 		if have, _ := d.freeCores(reservation, node); take == 0 || have < cores {
 			continue
 		}
@@ -127,23 +127,27 @@ func (d reservationCommands) sortCores(reservation *spec.Reservation) {
 
 // coresBeside is how many cores of a node a reservation keeps with some GPUs of
 // the node, of so many in total.
-func (d reservationCommands) coresBeside(ask *resvAsk, node *state.Node, gpus, total int64) int64 {
+func (d reservationCommands) coresBeside(
+	request *resvAsk, node *state.Node, gpus, total int64,
+) int64 {
 	threads := max(node.Spec.ThreadsPerCore, 1)
 	cpus := (node.CPUs*gpus + int64(len(node.GPUs)) - 1) / max(int64(len(node.GPUs)), 1)
 	switch {
-	case ask.cpus > 0 && ask.perNode:
-		cpus = ask.cpus
-	case ask.cpus > 0:
-		cpus = (ask.cpus*gpus + total - 1) / total
+	case request.cpus > 0 && request.perNode:
+		cpus = request.cpus
+	case request.cpus > 0:
+		cpus = (request.cpus*gpus + total - 1) / total
 	}
 	return max((cpus+threads-1)/threads, 1)
 }
 
 // oneKind tells whether all GPUs of a node are whole ones of a type, any without
 // one.
-func oneKind(n *state.Node, typ string) bool {
-	return n.Shares == nil &&
-		(typ == "" || !slices.ContainsFunc(n.GPUs, func(g spec.GPU) bool { return g.Type != typ }))
+func oneKind(node *state.Node, typ string) bool {
+	return node.Shares == nil &&
+		(typ == "" || !slices.ContainsFunc(node.GPUs, func(g spec.GPU) bool {
+			return g.Type != typ
+		}))
 }
 
 // freeGPUs is how many GPUs of a node a reservation could have: those that no

@@ -40,11 +40,11 @@ func (d reservationCommands) createReservation(create CreateReservation) error {
 			"there is a reservation "+reservation.Name+" already",
 		)
 	}
-	ask := &resvAsk{r: &reservation, fresh: true}
-	if err := d.readReservation(ask, create.Set); err != nil {
+	request := &resvAsk{r: &reservation, fresh: true}
+	if err := d.readReservation(request, create.Set); err != nil {
 		return err
 	}
-	if err := d.settleReservation(ask); err != nil {
+	if err := d.settleReservation(request); err != nil {
 		return err
 	}
 	d.res.Message = reservation.Name
@@ -52,21 +52,21 @@ func (d reservationCommands) createReservation(create CreateReservation) error {
 }
 
 // updateReservation changes one. What it does not name stays.
-func (d reservationCommands) updateReservation(c UpdateReservation) error {
-	old := d.t.Reservation(c.Name)
+func (d reservationCommands) updateReservation(command UpdateReservation) error {
+	old := d.t.Reservation(command.Name)
 	if old == nil {
-		return spec.Refuse(spec.CodeInvalidReservation, "there is no reservation "+c.Name)
+		return spec.Refuse(spec.CodeInvalidReservation, "there is no reservation "+command.Name)
 	}
 	reservation := *old
-	ask := &resvAsk{r: &reservation, length: old.End.Sub(old.Start)}
-	if err := d.readReservation(ask, c.Set); err != nil {
+	request := &resvAsk{r: &reservation, length: old.End.Sub(old.Start)}
+	if err := d.readReservation(request, command.Set); err != nil {
 		return err
 	}
-	if ask.startGiven && timeline.ReservationActive(old, d.t.Now) &&
+	if request.startGiven && timeline.ReservationActive(old, d.t.Now) &&
 		reservation.Start != old.Start {
 		return spec.Refuse(spec.CodeReservationInUse, "it has begun")
 	}
-	if err := d.settleReservation(ask); err != nil {
+	if err := d.settleReservation(request); err != nil {
 		return err
 	}
 	return d.Emit(&event.ReservationPut{Reservation: reservation})
@@ -74,12 +74,12 @@ func (d reservationCommands) updateReservation(c UpdateReservation) error {
 
 // deleteReservation ends one that no job runs in. USER_DELETE lets those
 // delete it who may use it.
-func (d reservationCommands) deleteReservation(c DeleteReservation) error {
-	reservation := d.t.Reservation(c.Name)
+func (d reservationCommands) deleteReservation(command DeleteReservation) error {
+	reservation := d.t.Reservation(command.Name)
 	if reservation == nil {
-		return spec.Refuse(spec.CodeInvalidReservation, "there is no reservation "+c.Name)
+		return spec.Refuse(spec.CodeInvalidReservation, "there is no reservation "+command.Name)
 	}
-	if a := d.t.Actor; !c.Admin &&
+	if a := d.t.Actor; !command.Admin &&
 		(!reservation.Flags.Has(spec.ResvUserDelete) || !slices.Contains(reservation.Users, a.Name)) {
 		return spec.Refuse(spec.CodeAccessDenied, "")
 	}
@@ -91,9 +91,9 @@ func (d reservationCommands) deleteReservation(c DeleteReservation) error {
 
 // dropReservation ends a reservation. The jobs that wait for it go on waiting,
 // or with NO_HOLD_JOBS_AFTER_END run without it.
-func (d reservationCommands) dropReservation(reservation *spec.Reservation, why string) error {
+func (d reservationCommands) dropReservation(reservation *spec.Reservation, reason string) error {
 	name, free := reservation.Name, reservation.Flags.Has(spec.ResvNoHold)
-	if err := d.Emit(&event.ReservationRemoved{Name: name, Why: why}); err != nil || !free {
+	if err := d.Emit(&event.ReservationRemoved{Name: name, Why: reason}); err != nil || !free {
 		return err
 	}
 	var waiting []spec.JobUID
@@ -169,9 +169,9 @@ type resvAsk struct {
 }
 
 // readReservation applies keys and values.
-func (d reservationCommands) readReservation(ask *resvAsk, set []spec.KeyValue) error {
+func (d reservationCommands) readReservation(request *resvAsk, set []spec.KeyValue) error {
 	for _, kv := range set {
-		if err := d.readResvKey(ask, kv); err != nil {
+		if err := d.readResvKey(request, kv); err != nil {
 			return err
 		}
 	}
@@ -179,55 +179,61 @@ func (d reservationCommands) readReservation(ask *resvAsk, set []spec.KeyValue) 
 }
 
 //muster:table one case for each key
-func (d reservationCommands) readResvKey(ask *resvAsk, kv spec.KeyValue) (err error) {
-	reservation, v := ask.r, kv.Value
+func (d reservationCommands) readResvKey(request *resvAsk, kv spec.KeyValue) (err error) {
+	reservation, value := request.r, kv.Value
 	key, mode := strings.ToLower(kv.Key), byte(0)
 	if n := len(key); n > 0 && (key[n-1] == '+' || key[n-1] == '-') {
 		key, mode = key[:n-1], key[n-1]
 	}
 	switch key {
 	case "starttime":
-		reservation.Start, err = d.parseInstant(v)
-		ask.startGiven = true
+		reservation.Start, err = d.parseInstant(value)
+		request.startGiven = true
 	case "endtime":
-		reservation.End, err = d.parseInstant(v)
-		ask.endGiven = true
+		reservation.End, err = d.parseInstant(value)
+		request.endGiven = true
 	case "duration":
-		ask.length, err = resvLength(ask.length, v, mode)
+		request.length, err = resvLength(request.length, value, mode)
 	case "nodes":
-		ask.nodes = v
+		request.nodes = value
 	case "nodecnt", "nodecount":
-		err = ask.nodeCount(v)
+		err = request.nodeCount(value)
 	case "corecnt", "corecount":
-		err = ask.coreCount(v)
+		err = request.coreCount(value)
 	case "tres":
-		err = d.resvTRES(ask, v)
+		err = d.resvTRES(request, value)
 	case "trespernode":
-		ask.perNode = true
-		err = d.resvTRES(ask, v)
+		request.perNode = true
+		err = d.resvTRES(request, value)
 	case "partitionname", "partition":
-		if d.t.Parts.Find(v) == nil {
-			return spec.Refuse(spec.CodeInvalidPartition, v)
+		if d.t.Parts.Find(value) == nil {
+			return spec.Refuse(spec.CodeInvalidPartition, value)
 		}
-		reservation.Part = v
+		reservation.Part = value
 	case "features":
-		reservation.Features = v
+		reservation.Features = value
 	case "users":
-		err = d.resvNames(&reservation.Users, v, mode, nil, 0)
+		err = d.resvNames(&reservation.Users, value, mode, nil, 0)
 	case "accounts":
-		err = d.resvNames(&reservation.Accounts, v, mode, func(n string) bool { return d.t.Policy.FindAccount(n) != nil }, spec.CodeInvalidAccount)
+		err = d.resvNames(&reservation.Accounts, value, mode, func(n string) bool {
+			return d.t.Policy.FindAccount(n) != nil
+		}, spec.CodeInvalidAccount)
 	case "groups":
-		err = d.resvNames(&reservation.Groups, v, mode, nil, 0)
+		err = d.resvNames(&reservation.Groups, value, mode, nil, 0)
 	case "qos":
-		err = d.resvNames(&reservation.QOS, v, mode, func(n string) bool { return d.t.Policy.FindQOS(n) != nil }, spec.CodeInvalidQOS)
+		err = d.resvNames(&reservation.QOS, value, mode, func(n string) bool {
+			return d.t.Policy.FindQOS(n) != nil
+		}, spec.CodeInvalidQOS)
 	case "allowedpartitions", "allowedpartition":
-		err = d.resvNames(&reservation.Parts, v, mode, func(n string) bool { return d.t.Parts.Find(n) != nil }, spec.CodeInvalidPartition)
+		err = d.resvNames(&reservation.Parts, value, mode, func(n string) bool {
+			return d.t.Parts.Find(n) != nil
+		}, spec.CodeInvalidPartition)
 	case "flags":
-		err = resvFlags(reservation, v, mode)
+		err = resvFlags(reservation, value, mode)
 	case "comment":
-		reservation.Comment = v
+		reservation.Comment = value
 	case "licenses":
-		reservation.Licenses, err = d.resvLicences(v)
+		reservation.Licenses, err = d.resvLicences(value)
 	case "burstbuffer", "maxstartdelay", "watts", "skip":
 		return spec.Refuse(spec.CodeDisabled, kv.Key+" of a reservation is not implemented in this release: nodes, cores, GPUs and licences are reserved")
 	default:
@@ -242,55 +248,55 @@ func (d reservationCommands) readResvKey(ask *resvAsk, kv spec.KeyValue) (err er
 }
 
 // resvLicences reads the licences of a reservation: a:2,b.
-func (d reservationCommands) resvLicences(v string) ([]spec.Count, error) {
-	var out []spec.Count
-	for item := range strings.SplitSeq(v, ",") {
-		name, num, counted := strings.Cut(item, ":")
+func (d reservationCommands) resvLicences(value string) ([]spec.Count, error) {
+	var counts []spec.Count
+	for item := range strings.SplitSeq(value, ",") {
+		name, number, counted := strings.Cut(item, ":")
 		if !counted {
-			name, num, counted = strings.Cut(item, "=")
+			name, number, counted = strings.Cut(item, "=")
 		}
 		n := int64(1)
 		if counted {
 			var err error
-			n, err = strconv.ParseInt(num, 10, 32)
+			n, err = strconv.ParseInt(number, 10, 32)
 			if err != nil {
 				return nil, spec.Refuse(spec.CodeInvalidLicense, item)
 			}
 		}
-		if n <= 0 || n > d.t.LicenseTotal(name) || eligible.Amount(out, name) > 0 {
+		if n <= 0 || n > d.t.LicenseTotal(name) || eligible.Amount(counts, name) > 0 {
 			return nil, spec.Refuse(spec.CodeInvalidLicense, item)
 		}
-		out = append(out, spec.Count{Name: name, N: n})
+		counts = append(counts, spec.Count{Name: name, N: n})
 	}
-	return out, nil
+	return counts, nil
 }
 
 // parseInstant reads now, now+span or nanoseconds since 1970.
-func (d reservationCommands) parseInstant(v string) (spec.Instant, error) {
-	if rest, ok := strings.CutPrefix(v, "now"); ok {
+func (d reservationCommands) parseInstant(value string) (spec.Instant, error) {
+	if rest, ok := strings.CutPrefix(value, "now"); ok {
 		if rest == "" {
 			return d.t.Now, nil
 		}
-		if sec, err := format.ParseDuration(strings.TrimPrefix(rest, "+")); err == nil &&
+		if seconds, err := format.ParseDuration(strings.TrimPrefix(rest, "+")); err == nil &&
 			rest[0] == '+' &&
-			sec != format.Infinite {
-			return d.t.Now.Add(spec.Seconds(sec)), nil
+			seconds != format.Infinite {
+			return d.t.Now.Add(spec.Seconds(seconds)), nil
 		}
-	} else if n, err := strconv.ParseInt(v, 10, 64); err == nil && n > 0 {
+	} else if n, err := strconv.ParseInt(value, 10, 64); err == nil && n > 0 {
 		return spec.Instant(n), nil
 	}
-	return 0, spec.Refuse(spec.CodeInvalidTime, v)
+	return 0, spec.Refuse(spec.CodeInvalidTime, value)
 }
 
 // resvLength reads a duration; a plain number is minutes. += and -= change it.
-func resvLength(old spec.Span, v string, mode byte) (spec.Span, error) {
-	sec, err := format.ParseDuration(v)
+func resvLength(old spec.Span, value string, mode byte) (spec.Span, error) {
+	seconds, err := format.ParseDuration(value)
 	if err != nil {
 		return 0, spec.Refuse(spec.CodeInvalidTimeLimit, err.Error())
 	}
 	n := yearly
-	if sec != format.Infinite {
-		n = spec.Seconds(sec)
+	if seconds != format.Infinite {
+		n = spec.Seconds(seconds)
 	}
 	switch mode {
 	case '+':
@@ -299,7 +305,7 @@ func resvLength(old spec.Span, v string, mode byte) (spec.Span, error) {
 		n = old - n
 	}
 	if n <= 0 || n > maxSpan {
-		return 0, spec.Refuse(spec.CodeInvalidTimeLimit, v)
+		return 0, spec.Refuse(spec.CodeInvalidTimeLimit, value)
 	}
 	return n, nil
 }
@@ -307,20 +313,20 @@ func resvLength(old spec.Span, v string, mode byte) (spec.Span, error) {
 // resvNames sets, adds to or takes from a list of names; -name is an exception.
 func (d reservationCommands) resvNames(
 	to *[]string,
-	v string,
+	value string,
 	mode byte,
 	known func(string) bool,
 	code spec.Code,
 ) error {
 	var names []string
-	for _, n := range strings.FieldsFunc(v, func(c rune) bool { return c == ',' }) {
-		if mode == 0 && n[0] == '+' {
-			mode, n = '+', n[1:]
+	for _, name := range strings.FieldsFunc(value, func(c rune) bool { return c == ',' }) {
+		if mode == 0 && name[0] == '+' {
+			mode, name = '+', name[1:]
 		}
-		if bare := strings.TrimPrefix(n, "-"); known != nil && !known(bare) {
+		if bare := strings.TrimPrefix(name, "-"); known != nil && !known(bare) {
 			return spec.Refuse(code, bare+" is not known")
 		}
-		names = append(names, n)
+		names = append(names, name)
 	}
 	switch out := slices.Clone(*to); mode {
 	case '+':
@@ -339,13 +345,15 @@ func (d reservationCommands) resvNames(
 }
 
 // resvFlags sets, adds or takes flags away.
-func resvFlags(reservation *spec.Reservation, v string, mode byte) error {
+func resvFlags(reservation *spec.Reservation, value string, mode byte) error {
 	var given spec.ReservationFlag
-	for _, w := range strings.FieldsFunc(strings.ToUpper(v), func(c rune) bool { return c == ',' }) {
-		if w[0] == '+' || w[0] == '-' {
-			mode, w = w[0], w[1:]
+	for _, word := range strings.FieldsFunc(strings.ToUpper(value), func(c rune) bool {
+		return c == ','
+	}) {
+		if word[0] == '+' || word[0] == '-' {
+			mode, word = word[0], word[1:]
 		}
-		w, arg, hasArg := strings.Cut(w, "=")
+		w, arg, hasArg := strings.Cut(word, "=")
 		if w == "NO_HOLD_JOBS_AFTER" {
 			w = "NO_HOLD_JOBS_AFTER_END"
 		}
@@ -359,11 +367,11 @@ func resvFlags(reservation *spec.Reservation, v string, mode byte) error {
 		case i < 0 || (hasArg && w != "PURGE_COMP"):
 			return spec.Refuse(spec.CodeBadRequest, "unknown flag "+w+" of a reservation")
 		case hasArg:
-			sec, err := format.ParseDuration(arg)
-			if err != nil || sec == format.Infinite {
+			seconds, err := format.ParseDuration(arg)
+			if err != nil || seconds == format.Infinite {
 				return spec.Refuse(spec.CodeInvalidTime, "PURGE_COMP="+arg)
 			}
-			reservation.Purge = spec.Seconds(sec)
+			reservation.Purge = spec.Seconds(seconds)
 		}
 		given |= spec.ReservationFlags()[i].Flag
 	}
@@ -379,12 +387,12 @@ func resvFlags(reservation *spec.Reservation, v string, mode byte) error {
 	return nil
 }
 
-// settleReservation works out times and nodes and refuses what cannot be.
-func (d reservationCommands) settleReservation(ask *resvAsk) error {
-	if err := d.settleResvTime(ask); err != nil {
+// settleReservation computes times and nodes, and refuses an impossible reservation.
+func (d reservationCommands) settleReservation(request *resvAsk) error {
+	if err := d.settleResvTime(request); err != nil {
 		return err
 	}
-	reservation := ask.r
+	reservation := request.r
 	if len(reservation.Users)+len(reservation.Accounts)+len(reservation.Groups)+len(reservation.QOS)+len(reservation.Parts) == 0 {
 		return spec.Refuse(spec.CodeReservationEmpty, "")
 	}
@@ -403,22 +411,23 @@ func (d reservationCommands) settleReservation(ask *resvAsk) error {
 	if reservation.Flags.Has(spec.ResvPurgeComp) && reservation.Purge == 0 {
 		reservation.Purge = 5 * spec.Minute
 	}
-	return d.settleResvNodes(ask)
+	return d.settleResvNodes(request)
 }
 
-func (d reservationCommands) settleResvTime(ask *resvAsk) error {
-	reservation := ask.r
+func (d reservationCommands) settleResvTime(request *resvAsk) error {
+	reservation := request.r
 	switch {
 	case reservation.Start == 0:
 		reservation.Start = d.t.Now
-	case ask.fresh && reservation.Start < d.t.Now.Add(-spec.Minute) && !reservation.Flags.Has(spec.ResvForceStart):
+	case request.fresh && reservation.Start < d.t.Now.Add(-spec.Minute) &&
+		!reservation.Flags.Has(spec.ResvForceStart):
 		return spec.Refuse(spec.CodeInvalidTime, "it would begin in the past")
 	}
-	if ask.length == 0 {
-		ask.length = yearly
+	if request.length == 0 {
+		request.length = yearly
 	}
-	if !ask.endGiven {
-		reservation.End = reservation.Start.Add(ask.length)
+	if !request.endGiven {
+		reservation.End = reservation.Start.Add(request.length)
 	}
 	for reservation.Flags.Has(spec.ResvForceStart) && reservation.Repeats() && reservation.Start < reservation.End && reservation.End <= d.t.Now {
 		reservation.Start, reservation.End = reservation.Next(
@@ -430,7 +439,7 @@ func (d reservationCommands) settleResvTime(ask *resvAsk) error {
 	if reservation.End <= reservation.Start || reservation.End <= d.t.Now {
 		return spec.Refuse(spec.CodeInvalidTime, "it would end before it begins, or in the past")
 	}
-	if reservation.Flags.Has(spec.ResvTimeFloat) && (ask.startGiven || ask.fresh) {
+	if reservation.Flags.Has(spec.ResvTimeFloat) && (request.startGiven || request.fresh) {
 		reservation.Ahead = reservation.Start.Sub(d.t.Now)
 		if reservation.Ahead < 0 {
 			reservation.Ahead = 0
@@ -439,10 +448,10 @@ func (d reservationCommands) settleResvTime(ask *resvAsk) error {
 	return nil
 }
 
-func (d reservationCommands) settleResvNodes(ask *resvAsk) error {
-	reservation := ask.r
+func (d reservationCommands) settleResvNodes(request *resvAsk) error {
+	reservation := request.r
 	if reservation.Flags.Has(spec.ResvLicenseOnly) {
-		if len(reservation.Licenses) == 0 || ask.nodes != "" || ask.choose ||
+		if len(reservation.Licenses) == 0 || request.nodes != "" || request.choose ||
 			len(reservation.Nodes) > 0 {
 			return spec.Refuse(
 				spec.CodeInvalidLicense,
@@ -451,26 +460,26 @@ func (d reservationCommands) settleResvNodes(ask *resvAsk) error {
 		}
 		return nil
 	}
-	asked := ask.cores != nil || ask.cpus > 0 || ask.gpus > 0
-	if ask.nodes == "" && (ask.choose || asked) {
+	asked := request.cores != nil || request.cpus > 0 || request.gpus > 0
+	if request.nodes == "" && (request.choose || asked) {
 		d.settleResvPartition(reservation)
 	}
 	if asked || reservation.Cores != nil {
-		return d.settleResvCores(ask)
+		return d.settleResvCores(request)
 	}
 	switch {
-	case ask.nodes != "":
-		if err := d.namedResvNodes(ask); err != nil {
+	case request.nodes != "":
+		if err := d.namedResvNodes(request); err != nil {
 			return err
 		}
-	case ask.choose:
+	case request.choose:
 		reservation.Flags &^= spec.ResvSpecNodes | wholeResv
 		nodes := d.chooseResvNodes(reservation, int(reservation.Want), nil)
 		if nodes == nil {
 			return spec.Refuse(spec.CodeNodesBusy, "")
 		}
 		reservation.Nodes = nodes
-	case ask.fresh:
+	case request.fresh:
 		return spec.Refuse(spec.CodeNodeCountInvalid, "the nodes are missing; set Nodes or NodeCnt")
 	}
 	for _, name := range reservation.Nodes {
@@ -480,8 +489,8 @@ func (d reservationCommands) settleResvNodes(ask *resvAsk) error {
 	}
 	reservation.TRES = spec.TRES{}
 	for _, name := range reservation.Nodes {
-		if n := d.t.Node(name); n != nil {
-			reservation.TRES = reservation.TRES.Add(n.Spec.NodeTRES())
+		if node := d.t.Node(name); node != nil {
+			reservation.TRES = reservation.TRES.Add(node.Spec.NodeTRES())
 		}
 	}
 	return nil
@@ -501,9 +510,9 @@ func (d reservationCommands) settleResvPartition(reservation *spec.Reservation) 
 // namedResvNodes takes the nodes that were named; ALL are those of the
 // partition that was named, or of the cluster. Their jobs must end before,
 // unless they are to be ignored.
-func (d reservationCommands) namedResvNodes(ask *resvAsk) error {
-	reservation, before := ask.r, ask.r.Nodes
-	if err := d.listResvNodes(ask); err != nil {
+func (d reservationCommands) namedResvNodes(request *resvAsk) error {
+	reservation, before := request.r, request.r.Nodes
+	if err := d.listResvNodes(request); err != nil {
 		return err
 	}
 	for _, name := range reservation.Nodes {
@@ -519,25 +528,25 @@ func (d reservationCommands) namedResvNodes(ask *resvAsk) error {
 const wholeResv = spec.ResvAllNodes | spec.ResvPartNodes
 
 // listResvNodes sets the nodes of a reservation to those that were named.
-func (d reservationCommands) listResvNodes(ask *resvAsk) error {
-	reservation := ask.r
+func (d reservationCommands) listResvNodes(request *resvAsk) error {
+	reservation := request.r
 	var names []string
 	reservation.Flags = reservation.Flags&^wholeResv | spec.ResvSpecNodes
-	if strings.EqualFold(ask.nodes, "ALL") {
+	if strings.EqualFold(request.nodes, "ALL") {
 		whole := spec.ResvAllNodes
 		if reservation.Part != "" {
 			whole = spec.ResvPartNodes
 		}
 		reservation.Flags |= whole
 		for id := range len(d.t.NodeIDs) {
-			n := d.t.NodeByID(spec.NodeID(id))
-			if p := d.t.Parts.Find(reservation.Part); n != nil && !n.Removed &&
-				(p == nil || p.Nodes.Has(id)) {
-				names = append(names, n.Spec.Name)
+			node := d.t.NodeByID(spec.NodeID(id))
+			if partition := d.t.Parts.Find(reservation.Part); node != nil && !node.Removed &&
+				(partition == nil || partition.Nodes.Has(id)) {
+				names = append(names, node.Spec.Name)
 			}
 		}
 	} else {
-		list, err := hostlist.Expand(ask.nodes)
+		list, err := hostlist.Expand(request.nodes)
 		if err != nil {
 			return spec.Refuse(spec.CodeInvalidNodeName, err.Error())
 		}
@@ -560,8 +569,8 @@ func (d reservationCommands) busyInto(reservation *spec.Reservation, node *state
 		return false
 	}
 	return slices.ContainsFunc(node.Jobs, func(uid spec.JobUID) bool {
-		j := d.t.Job(uid)
-		return j.State.Active() && max(j.Deadline(), d.t.Now) > reservation.Start
+		job := d.t.Job(uid)
+		return job.State.Active() && max(job.Deadline(), d.t.Now) > reservation.Start
 	})
 }
 
@@ -587,10 +596,10 @@ func (d reservationCommands) resvConflict(reservation *spec.Reservation, node st
 
 // windowsMeet tells whether two lists of windows have an instant in common.
 func windowsMeet(a, b []timeline.Window) bool {
-	return slices.ContainsFunc(a, func(m timeline.Window) bool {
+	return slices.ContainsFunc(a, func(window timeline.Window) bool {
 		return slices.ContainsFunc(
 			b,
-			func(w timeline.Window) bool { return m.From < w.To && w.From < m.To },
+			func(w timeline.Window) bool { return window.From < w.To && w.From < window.To },
 		)
 	})
 }
@@ -604,10 +613,11 @@ func (d reservationCommands) chooseResvNodes(
 	keep []string,
 ) []string {
 	out := slices.Clone(keep)
-	for _, n := range d.resvNodes(reservation) {
-		if len(out) < want && !slices.Contains(out, n.Spec.Name) && !d.busyInto(reservation, n) &&
-			d.resvConflict(reservation, n.Spec.Name) == "" {
-			out = append(out, n.Spec.Name)
+	for _, node := range d.resvNodes(reservation) {
+		if len(out) < want && !slices.Contains(out, node.Spec.Name) &&
+			!d.busyInto(reservation, node) &&
+			d.resvConflict(reservation, node.Spec.Name) == "" {
+			out = append(out, node.Spec.Name)
 		}
 	}
 	if len(out) < want {
@@ -622,11 +632,11 @@ func (d reservationCommands) chooseResvNodes(
 func (d reservationCommands) resvNodes(reservation *spec.Reservation) []*state.Node {
 	match := eligible.MatchAny
 	if reservation.Features != "" {
-		m, err := eligible.ParseConstraint(reservation.Features)
-		if err != nil || len(m.Counts)+len(m.OneOf) > 0 {
+		constraint, err := eligible.ParseConstraint(reservation.Features)
+		if err != nil || len(constraint.Counts)+len(constraint.OneOf) > 0 {
 			return nil
 		}
-		match = m.All
+		match = constraint.All
 	}
 	part := d.t.Parts.Find(reservation.Part)
 	switch {
@@ -654,8 +664,8 @@ func (d reservationCommands) resvNodes(reservation *spec.Reservation) []*state.N
 // tickReservations lets reservations end, come again, be purged when nobody
 // uses them, and replace nodes.
 func (d reservationCommands) tickReservations() error {
-	for _, r := range slices.Clone(d.t.Reservations) {
-		if err := d.tickReservation(r); err != nil {
+	for _, reservation := range slices.Clone(d.t.Reservations) {
+		if err := d.tickReservation(reservation); err != nil {
 			return err
 		}
 	}
@@ -687,9 +697,9 @@ func (d reservationCommands) tickReservation(reservation spec.Reservation) error
 		return d.replaceCores(&reservation)
 	}
 	keep := slices.DeleteFunc(slices.Clone(reservation.Nodes), func(name string) bool {
-		n := d.t.Node(name)
-		return n == nil || !n.Usable() ||
-			(reservation.Flags.Has(spec.ResvReplace) && len(n.Jobs) > 0)
+		node := d.t.Node(name)
+		return node == nil || !node.Usable() ||
+			(reservation.Flags.Has(spec.ResvReplace) && len(node.Jobs) > 0)
 	})
 	if len(keep) == len(reservation.Nodes) {
 		return nil

@@ -22,19 +22,23 @@ type proposalCheck struct{ *decision }
 
 // commitProposal turns a pass's proposals into events, dropping (and counting) those
 // that the head no longer allows.
-func (d proposalCheck) commitProposal(o *commit.Proposal) error {
-	for _, uid := range o.Eligible {
-		if j := d.t.Job(uid); j != nil && j.State == spec.Pending && j.Eligible == 0 &&
-			j.Hold == spec.NotHeld {
-			if err := d.Emit(&event.JobEligible{UID: uid, NoAccrue: !d.usage().mayAccrue(j.Spec, j.Assoc, j.Count())}); err != nil {
+func (d proposalCheck) commitProposal(proposal *commit.Proposal) error {
+	for _, uid := range proposal.Eligible {
+		if job := d.t.Job(uid); job != nil && job.State == spec.Pending && job.Eligible == 0 &&
+			job.Hold == spec.NotHeld {
+			if err := d.Emit(
+				&event.JobEligible{
+					UID: uid, NoAccrue: !d.usage().mayAccrue(job.Spec, job.Assoc, job.Count()),
+				},
+			); err != nil {
 				return err
 			}
 		}
 	}
-	for i := range o.Ends {
-		if j := d.t.Job(o.Ends[i].UID); j != nil && j.State == spec.Pending &&
-			d.stillOver(j, &o.Ends[i]) {
-			if err := d.Emit(&o.Ends[i]); err != nil {
+	for i := range proposal.Ends {
+		if job := d.t.Job(proposal.Ends[i].UID); job != nil && job.State == spec.Pending &&
+			d.stillOver(job, &proposal.Ends[i]) {
+			if err := d.Emit(&proposal.Ends[i]); err != nil {
 				return err
 			}
 		}
@@ -43,49 +47,69 @@ func (d proposalCheck) commitProposal(o *commit.Proposal) error {
 	// for the next task come behind that.
 	late := func(pr commit.Preempt) bool {
 		return slices.ContainsFunc(
-			o.Starts[:pr.After],
+			proposal.Starts[:pr.After],
 			func(s commit.Start) bool { return s.UID == pr.For },
 		)
 	}
-	if err := d.commitPreempts(o.Preempts, func(pr commit.Preempt) bool { return !late(pr) }); err != nil {
+	if err := d.commitPreempts(proposal.Preempts, func(pr commit.Preempt) bool {
+		return !late(pr)
+	}); err != nil {
 		return err
 	}
-	if err := d.commitTurns(o); err != nil {
+	if err := d.commitTurns(proposal); err != nil {
 		return err
 	}
-	if err := d.commitStarts(o, late); err != nil {
+	if err := d.commitStarts(proposal, late); err != nil {
 		return err
 	}
-	return d.commitReasons(o.Reasons)
+	return d.commitReasons(proposal.Reasons)
 }
 
 // commitStarts starts what a pass proposes, and tells those to make room who do
 // so for the next task of an array of which one started.
-func (d proposalCheck) commitStarts(o *commit.Proposal, late func(pr commit.Preempt) bool) error {
-	for i := 0; i <= len(o.Starts); i++ {
-		if err := d.commitPreempts(o.Preempts, func(pr commit.Preempt) bool { return pr.After == i && late(pr) }); err != nil {
+func (d proposalCheck) commitStarts(
+	proposal *commit.Proposal, late func(pr commit.Preempt) bool,
+) error {
+	for i := 0; i <= len(proposal.Starts); i++ {
+		if err := d.commitPreempts(proposal.Preempts, func(pr commit.Preempt) bool {
+			return pr.After == i && late(pr)
+		}); err != nil {
 			return err
 		}
-		if i == len(o.Starts) {
+		if i == len(proposal.Starts) {
 			break
 		}
-		if g := o.Starts[i].Group; g > 1 {
-			if err := d.startTogether(o.Starts[i : i+g]); err != nil {
+		if g := proposal.Starts[i].Group; g > 1 {
+			if err := d.startTogether(proposal.Starts[i : i+g]); err != nil {
 				return err
 			}
 			i += g - 1
 			continue
 		}
-		if !d.isCurrent(&o.Starts[i]) {
+		d.endWithReservation(&proposal.Starts[i])
+		if !d.isCurrent(&proposal.Starts[i]) {
 			d.res.Stale++
 			continue
 		}
-		if _, err := d.StartJob(&o.Starts[i]); err != nil {
+		if _, err := d.StartJob(&proposal.Starts[i]); err != nil {
 			return err
 		}
 		d.res.Started++
 	}
 	return nil
+}
+
+// endWithReservation shortens the limit of a start by the time that went by since the pass
+// looked, if the job is to end with its reservation.
+func (d proposalCheck) endWithReservation(start *commit.Start) {
+	job := d.t.Job(start.UID)
+	if job == nil || job.Spec.Place.Reservation == "" {
+		return
+	}
+	view, barred := timeline.ViewReservations(d.t.State, job.Spec, d.t.Now)
+	if barred == nil {
+		start.Limit = view.CapLimit(start.Limit, d.t.Now)
+	}
 }
 
 // stillOver tells whether a pending job still can never run for the reason
@@ -101,8 +125,8 @@ func (d proposalCheck) stillOver(job *state.Job, ended *event.JobEnded) bool {
 func (d proposalCheck) commitReasons(list []event.JobReason) error {
 	ev := &event.ReasonsChanged{}
 	for _, r := range list {
-		if j := d.t.Job(r.UID); j != nil && j.State == spec.Pending && isNews(j, &r) &&
-			(j.Hold == spec.NotHeld) == notHold(r.Reason.Code) {
+		if job := d.t.Job(r.UID); job != nil && job.State == spec.Pending && isNews(job, &r) &&
+			(job.Hold == spec.NotHeld) == notHold(r.Reason.Code) {
 			ev.Jobs = append(ev.Jobs, r)
 		}
 	}
@@ -114,8 +138,8 @@ func (d proposalCheck) commitReasons(list []event.JobReason) error {
 
 // isNews tells whether a reason, or the promise beside it, adds to what the
 // ledger knows of a job.
-func isNews(j *state.Job, r *event.JobReason) bool {
-	return !j.Reason.Same(r.Reason) || r.Promise != 0 && j.Promised == 0
+func isNews(job *state.Job, r *event.JobReason) bool {
+	return !job.Reason.Same(r.Reason) || r.Promise != 0 && job.Promised == 0
 }
 
 func notHold(code spec.ReasonCode) bool {
@@ -128,57 +152,71 @@ func notHold(code spec.ReasonCode) bool {
 
 // isCurrent checks a proposal against the head: the job still waits and may
 // start, every node can still give what was chosen, and the limits hold.
-func (d proposalCheck) isCurrent(s *commit.Start) bool {
-	j := d.t.Job(s.UID)
-	if j == nil || !j.IsUnheld() || j.Begin > d.t.Now {
+func (d proposalCheck) isCurrent(start *commit.Start) bool {
+	job := d.t.Job(start.UID)
+	if job == nil || !job.IsUnheld() || job.Begin > d.t.Now {
 		return false
 	}
-	if eligible.FencingWait(d.t.State, j) != nil {
+	if eligible.FencingWait(d.t.State, job) != nil {
 		return false
 	}
-	if j.IsArrayRecord() != (s.Task != spec.NoTask) || (s.Task != spec.NoTask && !j.Tasks.Has(s.Task)) {
+	if job.IsArrayRecord() != (start.Task != spec.NoTask) ||
+		(start.Task != spec.NoTask && !job.Tasks.Has(start.Task)) {
 		return false
 	}
-	if s.Alloc.QOS != "" && !slices.Contains(j.Spec.QOSes, s.Alloc.QOS) || (s.Alloc.QOS == "" && len(j.Spec.QOSes) > 0) {
+	if start.Alloc.QOS != "" && !slices.Contains(job.Spec.QOSes, start.Alloc.QOS) ||
+		(start.Alloc.QOS == "" && len(job.Spec.QOSes) > 0) {
 		return false
 	}
-	j = eligible.InQOS(j, s.Alloc.QOS)
-	part := d.t.Parts.Find(s.Alloc.Partition)
-	if part == nil || !slices.Contains(j.Spec.Partitions, part.Spec.Name) || eligible.CheckStartable(d.t.State, part, j) != nil {
+	job = eligible.InQOS(job, start.Alloc.QOS)
+	part := d.t.Parts.Find(start.Alloc.Partition)
+	if part == nil || !slices.Contains(job.Spec.Partitions, part.Spec.Name) ||
+		eligible.CheckStartable(d.t.State, part, job) != nil {
 		return false
 	}
-	view, barred := timeline.ViewReservations(d.t.State, j.Spec, d.t.Now)
+	view, barred := timeline.ViewReservations(d.t.State, job.Spec, d.t.Now)
 	if barred != nil {
 		return false
 	}
 	caps, near := place.Caps(d.t.State), place.Neighbours(d.t.State)
-	tenant, _ := place.TenantIn(d.t.Config, part.Spec, j.Spec)
-	for i := range s.Alloc.Nodes {
-		a := &s.Alloc.Nodes[i]
-		n := d.t.NodeByID(a.ID)
-		if !view.Clear(a.ID, d.t.Now, d.t.Now.Add(s.Limit)) || !part.Nodes.Has(int(a.ID)) {
+	tenant, _ := place.TenantIn(d.t.Config, part.Spec, job.Spec)
+	for i := range start.Alloc.Nodes {
+		allocation := &start.Alloc.Nodes[i]
+		node := d.t.NodeByID(allocation.ID)
+		if !view.Clear(allocation.ID, d.t.Now, d.t.Now.Add(start.Limit)) ||
+			!part.Nodes.Has(int(allocation.ID)) {
 			return false
 		}
-		if !available(n, a, s.Alloc.Share, d.t.Config.Sched.Memory) {
+		if !available(node, allocation, start.Alloc.Share, d.t.Config.Sched.Memory) {
 			return false
 		}
-		if !place.Welcome(d.t.State, n, &tenant, near) || !d.underCap(caps, n, s.Alloc, a) {
+		if !place.Welcome(d.t.State, node, &tenant, near) ||
+			!d.underCap(caps, node, start.Alloc, allocation) {
 			return false
 		}
-		if !d.besideCores(&view, n, s.Alloc, a, s.Limit) {
+		if !d.besideCores(&view, node, start.Alloc, allocation, start.Limit) {
 			return false
 		}
 	}
-	subject := limits.Subject{Job: j.Spec, Part: part.Spec, Assoc: j.Assoc, Now: d.t.Now}
+	subject := limits.Subject{
+		Job:    job.Spec,
+		Part:   part.Spec,
+		Assoc:  job.Assoc,
+		Now:    d.t.Now,
+		Beside: limits.Beside(d.t.State, job),
+	}
 	bound := limits.Find(d.t.State, subject)
-	if bound.Before(spec.TRES{}, s.Limit) != nil || bound.After(s.Alloc, s.Limit) != nil {
+	if bound.Before(spec.TRES{}, start.Limit) != nil ||
+		bound.After(start.Alloc, start.Limit) != nil {
 		return false
 	}
-	if eligible.CheckArrayThrottle(d.t.State, j) != nil {
+	if eligible.CheckArrayThrottle(d.t.State, job) != nil {
 		return false
 	}
-	licenses := eligible.CheckLicenseList(d.t.State, j.Spec, s.Alloc.Licenses, d.t.Now, s.Limit)
-	return licenses == nil && d.dependencyHolds(j, s.Task)
+	licenses := eligible.CheckLicenseList(
+		d.t.State, job.Spec, start.Alloc.Licenses, d.t.Now, start.Limit,
+	)
+	return licenses == nil && d.dependencyHolds(job, start.Task)
 }
 
 func (d proposalCheck) dependencyHolds(job *state.Job, task int64) bool {
@@ -199,7 +237,7 @@ func (d proposalCheck) underCap(
 	caps []place.Cap,
 	node *state.Node,
 	alloc *spec.Allocation,
-	a *spec.NodeAlloc,
+	allocation *spec.NodeAlloc,
 ) bool {
 	for i := range caps {
 		if caps[i].Resv != nil || caps[i].Partition != alloc.Partition {
@@ -208,12 +246,13 @@ func (d proposalCheck) underCap(
 		if alloc.Whole || caps[i].Share > 0 || alloc.Share > 0 {
 			continue
 		}
-		left := caps[i].CPUs - int64(a.CPUs.Count())
+		left := caps[i].CPUs - int64(allocation.CPUs.Count())
 		for _, uid := range node.Jobs {
-			j := d.t.Job(uid)
-			if k := j.Alloc.Index(node.ID); !j.Yields && j.Alloc.Partition == alloc.Partition &&
-				!j.Done.Has(k) {
-				left -= int64(j.Alloc.Nodes[k].CPUs.Count())
+			job := d.t.Job(uid)
+			if k := job.Alloc.Index(node.ID); !job.Yields &&
+				job.Alloc.Partition == alloc.Partition &&
+				!job.Done.Has(k) {
+				left -= int64(job.Alloc.Nodes[k].CPUs.Count())
 			}
 		}
 		if left < 0 {
@@ -230,7 +269,7 @@ func (d proposalCheck) besideCores(
 	view *timeline.ReservationView,
 	node *state.Node,
 	alloc *spec.Allocation,
-	a *spec.NodeAlloc,
+	allocation *spec.NodeAlloc,
 	limit spec.Span,
 ) bool {
 	if !slices.ContainsFunc(
@@ -245,39 +284,40 @@ func (d proposalCheck) besideCores(
 	}
 	line := timeline.New(d.t.State, d.t.Now, spec.Second, spec.Bitset{}.Set(int(node.ID)), nil)
 	timeline.KeepReserved(d.t.State, line, d.t.Now)
-	return line.Holds(node, a, &as, d.t.Now.Add(limit))
+	return line.Holds(node, allocation, &as, d.t.Now.Add(limit))
 }
 
 // available tells whether a node can still give a part of an allocation.
-func available(n *state.Node, a *spec.NodeAlloc, share uint32, memory bool) bool {
-	if n == nil || n.Spec.Name != a.Name || !n.Usable() {
+func available(node *state.Node, allocation *spec.NodeAlloc, share uint32, memory bool) bool {
+	if node == nil || node.Spec.Name != allocation.Name || !node.Usable() {
 		return false
 	}
-	if memory && a.Mem > n.FreeMem() {
+	if memory && allocation.Mem > node.FreeMem() {
 		return false
 	}
-	if (share == 0 && n.UsedCPU.Intersects(a.CPUs)) || (share > 0 && !n.Shareable(a.CPUs, share)) {
+	if (share == 0 && node.UsedCPU.Intersects(allocation.CPUs)) ||
+		(share > 0 && !node.Shareable(allocation.CPUs, share)) {
 		return false
 	}
-	if !n.Spec.ForJobs(a.CPUs) {
+	if !node.Spec.ForJobs(allocation.CPUs) {
 		return false
 	}
-	for _, g := range a.GPUs {
-		if !gpuFree(n, g.UUID) {
+	for _, gpu := range allocation.GPUs {
+		if !gpuFree(node, gpu.UUID) {
 			return false
 		}
 	}
-	for i := range a.Shares {
-		if !n.TakesShare(&a.Shares[i]) {
+	for i := range allocation.Shares {
+		if !node.TakesShare(&allocation.Shares[i]) {
 			return false
 		}
 	}
-	for _, count := range a.GRES {
-		if spec.Shares(count.Name) && len(a.Shares) > 0 {
+	for _, count := range allocation.GRES {
+		if spec.Shares(count.Name) && len(allocation.Shares) > 0 {
 			continue // counted by device
 		}
-		if !sharedGRES(n, count) &&
-			typedAmount(n.GRES, count)-typedAmount(n.UsedGRES, count) < count.N {
+		if !sharedGRES(node, count) &&
+			typedAmount(node.GRES, count)-typedAmount(node.UsedGRES, count) < count.N {
 			return false
 		}
 	}
@@ -295,17 +335,17 @@ func typedAmount(list []spec.Count, count spec.Count) int64 {
 }
 
 // sharedGRES tells a resource that any number of jobs may use at once.
-func sharedGRES(n *state.Node, c spec.Count) bool {
+func sharedGRES(node *state.Node, count spec.Count) bool {
 	return slices.ContainsFunc(
-		n.Spec.GRES,
-		func(g spec.GRESSpec) bool { return g.Name == c.Name && g.NoConsume },
+		node.Spec.GRES,
+		func(g spec.GRESSpec) bool { return g.Name == count.Name && g.NoConsume },
 	)
 }
 
-func gpuFree(n *state.Node, uuid string) bool {
-	for i := range n.GPUs {
-		if n.GPUs[i].UUID == uuid {
-			return n.FreeWhole(i)
+func gpuFree(node *state.Node, uuid string) bool {
+	for i := range node.GPUs {
+		if node.GPUs[i].UUID == uuid {
+			return node.FreeWhole(i)
 		}
 	}
 	return false
@@ -316,6 +356,7 @@ func gpuFree(n *state.Node, uuid string) bool {
 func (d proposalCheck) startTogether(list []commit.Start) error {
 	try := proposalCheck{decisionOn(trial.On(d.t.Freeze().Fork(), d.t.Now, d.t.Actor, "schedule"))}
 	for i := range list {
+		try.endWithReservation(&list[i])
 		if !try.isCurrent(&list[i]) {
 			d.res.Stale += len(list)
 			return nil
@@ -333,8 +374,8 @@ func (d proposalCheck) startTogether(list []commit.Start) error {
 	return nil
 }
 
-// commitPreempts tells some of the victims of a pass to end, but for those that
-// the rules no longer name.
+// commitPreempts tells victims of a pass to end, except those that
+// the rules no longer select.
 func (d proposalCheck) commitPreempts(
 	list []commit.Preempt,
 	which func(pr commit.Preempt) bool,
@@ -369,9 +410,9 @@ func (d proposalCheck) preemptHolds(pr *commit.Preempt) bool {
 }
 
 // commitTurns takes the turns of a proposal that are still possible.
-func (d proposalCheck) commitTurns(o *commit.Proposal) error {
-	for i := range o.Turns {
-		turn := &o.Turns[i]
+func (d proposalCheck) commitTurns(proposal *commit.Proposal) error {
+	for i := range proposal.Turns {
+		turn := &proposal.Turns[i]
 		if !d.turnHolds(turn) {
 			d.res.Stale++
 			continue
@@ -394,9 +435,10 @@ func (d proposalCheck) turnHolds(turn *commit.Turn) bool {
 	if !awaitsTurn || commit.ExceedsPartitionCPUs(d.t.State, job, turn.Suspend) {
 		return false
 	}
-	for _, r := range turn.Suspend {
-		if o := d.t.Job(r.UID); o == nil || o.State != spec.Running || o.Attempt != r.Attempt ||
-			o.Ending != nil {
+	for _, run := range turn.Suspend {
+		if other := d.t.Job(run.UID); other == nil || other.State != spec.Running ||
+			other.Attempt != run.Attempt ||
+			other.Ending != nil {
 			return false
 		}
 	}
@@ -410,8 +452,9 @@ func (d proposalCheck) turnHolds(turn *commit.Turn) bool {
 			return false
 		}
 		for _, uid := range node.Jobs {
-			o := d.t.Job(uid)
-			if !o.Yields && o.Alloc.Nodes[o.Alloc.Index(alloc.ID)].CPUs.Intersects(alloc.CPUs) &&
+			other := d.t.Job(uid)
+			if !other.Yields &&
+				other.Alloc.Nodes[other.Alloc.Index(alloc.ID)].CPUs.Intersects(alloc.CPUs) &&
 				!slices.ContainsFunc(
 					turn.Suspend,
 					func(r commit.Run) bool { return r.UID == uid },

@@ -25,27 +25,27 @@ type stepNode struct {
 	most  int  // tasks, whatever it has: MaxTasksPerNode
 }
 
-// hasSteps tells that other steps have some of what the job has there.
+// hasSteps tells whether other steps use some of the job's CPUs on the node.
 func (n *stepNode) hasSteps() bool { return n.cpus.Count() < n.whole.CPUs.Count() }
 
 // layStep chooses what a step gets of its job: nodes in the job's order, then
 // tasks over them, then CPUs, memory and GPUs. CodeNodesBusy tells that others
 // have what it asks for; another error, that the job can never give it.
 // No node gets more than most tasks.
-func layStep(job *state.Job, s *spec.StepSpec, most uint32) ([]spec.NodeAlloc, error) {
-	free, err := stepNodes(job, s, most, true)
+func layStep(job *state.Job, step *spec.StepSpec, most uint32) ([]spec.NodeAlloc, error) {
+	free, err := stepNodes(job, step, most, true)
 	if err != nil {
 		return nil, err
 	}
-	out, err := fitStep(job, s, free)
+	allocations, err := fitStep(job, step, free)
 	if err == nil {
-		return out, nil
+		return allocations, nil
 	}
-	empty, err2 := stepNodes(job, s, most, false)
+	empty, err2 := stepNodes(job, step, most, false)
 	if err2 != nil {
 		return nil, err2
 	}
-	if _, never := fitStep(job, s, empty); never != nil {
+	if _, never := fitStep(job, step, empty); never != nil {
 		return nil, never
 	}
 	return nil, spec.Refuse(spec.CodeNodesBusy, "")
@@ -53,25 +53,25 @@ func layStep(job *state.Job, s *spec.StepSpec, most uint32) ([]spec.NodeAlloc, e
 
 // stepNodes lists the nodes that a step may use, less what others have when
 // taken is set.
-func stepNodes(job *state.Job, s *spec.StepSpec, most uint32, taken bool) ([]stepNode, error) {
+func stepNodes(job *state.Job, step *spec.StepSpec, most uint32, taken bool) ([]stepNode, error) {
 	if most == 0 {
 		most = maxStepTasks
 	}
-	names, err := hostlist.Expand(s.Nodes)
+	names, err := hostlist.Expand(step.Nodes)
 	if err != nil {
 		return nil, spec.Refuse(spec.CodeInvalidNodeName, err.Error())
 	}
-	without, err := hostlist.Expand(s.Exclude)
+	without, err := hostlist.Expand(step.Exclude)
 	if err != nil {
 		return nil, spec.Refuse(spec.CodeInvalidNodeName, err.Error())
 	}
-	var out []stepNode
+	var nodes []stepNode
 	for i := range job.Alloc.Nodes {
 		alloc := &job.Alloc.Nodes[i]
 		if job.Done.Has(i) || slices.Contains(job.Leaving, alloc.Name) {
 			continue // the job gives it back
 		}
-		beforeFirst := s.Relative > 0 && uint32(i) < s.Relative-1
+		beforeFirst := step.Relative > 0 && uint32(i) < step.Relative-1
 		if beforeFirst || slices.Contains(without, alloc.Name) {
 			continue
 		}
@@ -83,24 +83,24 @@ func stepNodes(job *state.Job, s *spec.StepSpec, most uint32, taken bool) ([]ste
 			named: slices.Contains(names, alloc.Name),
 			most:  int(most),
 		}
-		if taken && !s.Overlap && !s.External {
+		if taken && !step.Overlap && !step.External {
 			node.subtractSteps(job)
 		}
-		out = append(out, node)
+		nodes = append(nodes, node)
 	}
 	for _, name := range names {
-		if !slices.ContainsFunc(out, func(n stepNode) bool { return n.whole.Name == name }) {
+		if !slices.ContainsFunc(nodes, func(n stepNode) bool { return n.whole.Name == name }) {
 			return nil, spec.Refuse(spec.CodeNodeConfigUnavailable, "node "+name+
 				" is not one of the job's, or is excluded")
 		}
 	}
-	if len(out) == 0 {
+	if len(nodes) == 0 {
 		return nil, spec.Refuse(
 			spec.CodeNodeConfigUnavailable,
 			"no node of the job is left for the step",
 		)
 	}
-	return out, nil
+	return nodes, nil
 }
 
 // subtractSteps takes away what the job's other steps hold.
@@ -111,10 +111,12 @@ func (n *stepNode) subtractSteps(job *state.Job) {
 		if at < 0 || other.Shares() {
 			continue
 		}
-		b := &other.Layout[at]
-		n.cpus, n.mem = n.cpus.AndNot(b.CPUs), n.mem-b.Mem
-		n.gpus = slices.DeleteFunc(slices.Clone(n.gpus), func(g spec.GPURef) bool {
-			return slices.ContainsFunc(b.GPUs, func(h spec.GPURef) bool { return h.UUID == g.UUID })
+		allocation := &other.Layout[at]
+		n.cpus, n.mem = n.cpus.AndNot(allocation.CPUs), n.mem-allocation.Mem
+		n.gpus = slices.DeleteFunc(slices.Clone(n.gpus), func(gpu spec.GPURef) bool {
+			return slices.ContainsFunc(allocation.GPUs, func(h spec.GPURef) bool {
+				return h.UUID == gpu.UUID
+			})
 		})
 	}
 }
@@ -125,11 +127,11 @@ type stepSize struct {
 	tasks       int // 0 = one a node, or TasksPerNode of each
 }
 
-func sizeStep(job *state.Job, s *spec.StepSpec, nodes []stepNode) (stepSize, error) {
-	z := stepSize{
-		least: int(s.MinNodes),
-		most:  int(max(s.MinNodes, s.MaxNodes)),
-		tasks: int(s.Tasks),
+func sizeStep(job *state.Job, step *spec.StepSpec, nodes []stepNode) (stepSize, error) {
+	size := stepSize{
+		least: int(step.MinNodes),
+		most:  int(max(step.MinNodes, step.MaxNodes)),
+		tasks: int(step.Tasks),
 	}
 	named := 0
 	for i := range nodes {
@@ -137,43 +139,45 @@ func sizeStep(job *state.Job, s *spec.StepSpec, nodes []stepNode) (stepSize, err
 			named++
 		}
 	}
-	if z.most == 0 { // not said: all, but no more than there are tasks
-		z.least, z.most = max(named, 1), len(nodes)
+	if size.most == 0 { // not said: all, but no more than there are tasks
+		size.least, size.most = max(named, 1), len(nodes)
 		if named > 0 {
-			z.most = named
+			size.most = named
 		}
-		if z.tasks > 0 && z.tasks < z.most {
-			z.most = max(z.tasks, named)
+		if size.tasks > 0 && size.tasks < size.most {
+			size.most = max(size.tasks, named)
 		}
-		if s.Tasks == 0 || named > 0 {
-			z.least = z.most
+		if step.Tasks == 0 || named > 0 {
+			size.least = size.most
 		}
 	}
-	z.most = min(z.most, len(nodes))
+	size.most = min(size.most, len(nodes))
 	switch {
-	case z.least > len(nodes):
-		return z, spec.Refuse(
+	case size.least > len(nodes):
+		return size, spec.Refuse(
 			spec.CodeNodeCountInvalid,
 			fmt.Sprintf(
 				"the job has %s for the step, and it asks for %d",
 				format.Plural(len(nodes), "node", "nodes"),
-				z.least,
+				size.least,
 			),
 		)
-	case z.tasks > 0 && z.tasks < z.least:
-		return z, spec.Refuse(
+	case size.tasks > 0 && size.tasks < size.least:
+		return size, spec.Refuse(
 			spec.CodeTaskCountInvalid,
-			fmt.Sprintf("%s cannot be on %d nodes", format.Plural(z.tasks, "task", "tasks"), z.least),
+			fmt.Sprintf(
+				"%s cannot be on %d nodes", format.Plural(size.tasks, "task", "tasks"), size.least,
+			),
 		)
-	case z.tasks > maxStepTasks:
-		return z, spec.Refuse(spec.CodeTaskCountInvalid, "")
+	case size.tasks > maxStepTasks:
+		return size, spec.Refuse(spec.CodeTaskCountInvalid, "")
 	}
-	return z, nil
+	return size, nil
 }
 
 // fitStep lays a step over nodes.
-func fitStep(job *state.Job, s *spec.StepSpec, nodes []stepNode) ([]spec.NodeAlloc, error) {
-	z, err := sizeStep(job, s, nodes)
+func fitStep(job *state.Job, step *spec.StepSpec, nodes []stepNode) ([]spec.NodeAlloc, error) {
+	size, err := sizeStep(job, step, nodes)
 	if err != nil {
 		return nil, err
 	}
@@ -181,82 +185,82 @@ func fitStep(job *state.Job, s *spec.StepSpec, nodes []stepNode) ([]spec.NodeAll
 	var chosen []int
 	for _, named := range [...]bool{true, false} {
 		for i := range nodes {
-			if nodes[i].named != named || len(chosen) >= z.most {
+			if nodes[i].named != named || len(chosen) >= size.most {
 				continue
 			}
-			asked[i] = nodes[i].countRoom(s)
+			asked[i] = nodes[i].countRoom(step)
 			if asked[i] > 0 {
 				chosen = append(chosen, i)
 			} else if named {
-				return nil, tooSmall(s)
+				return nil, tooSmall(step)
 			}
 		}
 	}
 	slices.Sort(chosen)
-	if len(chosen) < z.least {
-		return nil, tooSmall(s)
+	if len(chosen) < size.least {
+		return nil, tooSmall(step)
 	}
-	counts, err := spread(job, s, z, nodes, chosen, asked)
+	counts, err := spread(job, step, size, nodes, chosen, asked)
 	if err != nil {
 		return nil, err
 	}
-	return giveStep(s, nodes, chosen, counts)
+	return giveStep(step, nodes, chosen, counts)
 }
 
-func tooSmall(s *spec.StepSpec) error {
-	what := fmt.Sprintf("with %d CPUs for each task", max(s.CPUsPerTask, 1))
+func tooSmall(step *spec.StepSpec) error {
+	what := fmt.Sprintf("with %d CPUs for each task", max(step.CPUsPerTask, 1))
 	return spec.Refuse(spec.CodeTooManyCPUs, "the job's nodes have no room for the step "+what)
 }
 
 // countRoom is how many tasks fit on a node; a step that takes whole nodes finds no
 // room beside another.
-func (n *stepNode) countRoom(s *spec.StepSpec) int {
-	if s.External {
+func (n *stepNode) countRoom(step *spec.StepSpec) int {
+	if step.External {
 		return n.most
 	}
-	if !s.Exact && n.hasSteps() {
+	if !step.Exact && n.hasSteps() {
 		return 0
 	}
-	room := min(n.cpus.Count()/int(max(s.CPUsPerTask, 1)), n.most)
-	if s.Overcommit && n.cpus.Count() > 0 {
+	room := min(n.cpus.Count()/int(max(step.CPUsPerTask, 1)), n.most)
+	if step.Overcommit && n.cpus.Count() > 0 {
 		room = n.most
 	}
-	for _, c := range s.PerTask {
-		if c.Name == "gpu" && c.N > 0 {
-			room = min(room, countGPUs(n.gpus, c.Type)/int(c.N))
+	for _, count := range step.PerTask {
+		if count.Name == "gpu" && count.N > 0 {
+			room = min(room, countGPUs(n.gpus, count.Type)/int(count.N))
 		}
 	}
-	for _, c := range s.PerNode {
-		if c.Name == "gpu" && int64(countGPUs(n.gpus, c.Type)) < c.N {
+	for _, count := range step.PerNode {
+		if count.Name == "gpu" && int64(countGPUs(n.gpus, count.Type)) < count.N {
 			return 0
 		}
 	}
-	if !s.NoGRES && !asksGPUs(s) && len(n.gpus) < len(n.whole.GPUs) {
+	if !step.NoGRES && !asksGPUs(step) && len(n.gpus) < len(n.whole.GPUs) {
 		return 0 // it gets all of the job's, and others have some
 	}
-	if s.MemPerNode > n.mem || s.MemPerCPU > n.mem {
+	if step.MemPerNode > n.mem || step.MemPerCPU > n.mem {
 		return 0
 	}
-	if s.MemPerCPU > 0 {
-		room = min(room, int(n.mem/(s.MemPerCPU*int64(max(s.CPUsPerTask, 1)))))
+	if step.MemPerCPU > 0 {
+		room = min(room, int(n.mem/(step.MemPerCPU*int64(max(step.CPUsPerTask, 1)))))
 	}
-	if s.TasksPerNode > 0 && s.Tasks == 0 && room < int(s.TasksPerNode) {
+	if step.TasksPerNode > 0 && step.Tasks == 0 && room < int(step.TasksPerNode) {
 		return 0
 	}
 	return room
 }
 
-func asksGPUs(s *spec.StepSpec) bool {
+func asksGPUs(step *spec.StepSpec) bool {
 	return slices.ContainsFunc(
-		slices.Concat(s.PerNode, s.PerStep, s.PerTask),
+		slices.Concat(step.PerNode, step.PerStep, step.PerTask),
 		func(c spec.Count) bool { return c.Name == "gpu" },
 	)
 }
 
 func countGPUs(list []spec.GPURef, typ string) int {
 	n := 0
-	for _, g := range list {
-		if typ == "" || g.Type == typ {
+	for _, gpu := range list {
+		if typ == "" || gpu.Type == typ {
 			n++
 		}
 	}
@@ -268,35 +272,35 @@ func countGPUs(list []spec.GPURef, typ string) int {
 // them they are is not, and is decided where they are started.
 func spread(
 	job *state.Job,
-	s *spec.StepSpec,
-	z stepSize,
+	step *spec.StepSpec,
+	size stepSize,
 	nodes []stepNode,
 	chosen, room []int,
 ) ([]int, error) {
 	counts := make([]int, len(chosen))
 	most := func(k int) int {
 		r := room[chosen[k]]
-		if s.TasksPerNode > 0 {
-			r = min(r, int(s.TasksPerNode))
+		if step.TasksPerNode > 0 {
+			r = min(r, int(step.TasksPerNode))
 		}
 		return r
 	}
-	if z.tasks == 0 {
+	if size.tasks == 0 {
 		for k := range counts {
-			counts[k] = int(max(s.TasksPerNode, 1))
+			counts[k] = int(max(step.TasksPerNode, 1))
 			if counts[k] > most(k) {
-				return nil, tooSmall(s)
+				return nil, tooSmall(step)
 			}
 		}
 		return counts, nil
 	}
-	if len(s.TaskNodes) == 0 && asJob(job, s, nodes, chosen, counts, most) {
+	if len(step.TaskNodes) == 0 && asJob(job, step, nodes, chosen, counts, most) {
 		return counts, nil
 	}
-	if len(s.TaskNodes) > 0 {
-		return counts, countArbitrary(s, nodes, chosen, counts, most)
+	if len(step.TaskNodes) > 0 {
+		return counts, countArbitrary(step, nodes, chosen, counts, most)
 	}
-	left := z.tasks
+	left := size.tasks
 	deal := func(k, n int) {
 		n = min(n, left, most(k)-counts[k])
 		counts[k], left = counts[k]+n, left-n
@@ -305,7 +309,7 @@ func spread(
 		deal(k, 1)
 	}
 	turn := 1
-	if plane := int(s.Plane()); plane > 0 {
+	if plane := int(step.Plane()); plane > 0 {
 		turn = plane
 		for k := range counts {
 			deal(k, plane-1)
@@ -320,7 +324,7 @@ func spread(
 	if left > 0 {
 		return nil, spec.Refuse(
 			spec.CodeTooManyCPUs,
-			fmt.Sprintf("%d of its %d tasks find no CPUs in the job", left, z.tasks),
+			fmt.Sprintf("%d of its %d tasks find no CPUs in the job", left, size.tasks),
 		)
 	}
 	return counts, nil
@@ -328,14 +332,14 @@ func spread(
 
 // countArbitrary counts the tasks that the distribution arbitrary puts on each node.
 func countArbitrary(
-	s *spec.StepSpec,
+	step *spec.StepSpec,
 	nodes []stepNode,
 	chosen, counts []int,
 	most func(int) int,
 ) error {
 	sum := 0
 	for k, i := range chosen {
-		for _, name := range s.TaskNodes {
+		for _, name := range step.TaskNodes {
 			if name == nodes[i].whole.Name {
 				counts[k]++
 			}
@@ -353,13 +357,13 @@ func countArbitrary(
 		}
 		sum += counts[k]
 	}
-	if sum != int(s.Tasks) {
+	if sum != int(step.Tasks) {
 		return spec.Refuse(
 			spec.CodeBadDistribution,
 			fmt.Sprintf(
 				"the host file places %s on the nodes of the step, and it has %d",
 				format.Plural(sum, "task", "tasks"),
-				s.Tasks,
+				step.Tasks,
 			),
 		)
 	}
@@ -370,13 +374,13 @@ func countArbitrary(
 // job's own tasks on each.
 func asJob(
 	job *state.Job,
-	s *spec.StepSpec,
+	step *spec.StepSpec,
 	nodes []stepNode,
 	chosen, counts []int,
 	most func(int) int,
 ) bool {
-	if s.TasksPerNode > 0 || s.Distribution != "" || len(chosen) != len(job.Alloc.Nodes) ||
-		s.Tasks != job.Alloc.Tasks {
+	if step.TasksPerNode > 0 || step.Distribution != "" || len(chosen) != len(job.Alloc.Nodes) ||
+		step.Tasks != job.Alloc.Tasks {
 		return false
 	}
 	sum := 0
@@ -387,7 +391,7 @@ func asJob(
 		}
 		sum += n
 	}
-	if sum != int(s.Tasks) {
+	if sum != int(step.Tasks) {
 		return false
 	}
 	for k, i := range chosen {
@@ -397,11 +401,13 @@ func asJob(
 }
 
 // giveStep turns counts of tasks into CPUs, memory and devices.
-func giveStep(s *spec.StepSpec, nodes []stepNode, chosen, counts []int) ([]spec.NodeAlloc, error) {
+func giveStep(
+	step *spec.StepSpec, nodes []stepNode, chosen, counts []int,
+) ([]spec.NodeAlloc, error) {
 	wanted := map[string]int64{} // GPUs of the whole step that are still to be found, by type
-	for _, c := range s.PerStep {
-		if c.Name == "gpu" {
-			wanted[c.Type] += c.N
+	for _, count := range step.PerStep {
+		if count.Name == "gpu" {
+			wanted[count.Type] += count.N
 		}
 	}
 	used := 0
@@ -410,7 +416,7 @@ func giveStep(s *spec.StepSpec, nodes []stepNode, chosen, counts []int) ([]spec.
 			used++
 		}
 	}
-	var out []spec.NodeAlloc
+	var allocations []spec.NodeAlloc
 	for k, i := range chosen {
 		if counts[k] == 0 {
 			continue
@@ -421,74 +427,73 @@ func giveStep(s *spec.StepSpec, nodes []stepNode, chosen, counts []int) ([]spec.
 			Name:  node.whole.Name,
 			Tasks: uint32(counts[k]),
 			CPUs:  node.cpus,
-			Mem:   s.MemPerNode,
+			Mem:   step.MemPerNode,
 		}
-		if s.Exact && !s.Overcommit {
-			alloc.CPUs = firstCPUs(node.cpus, counts[k]*int(max(s.CPUsPerTask, 1)))
+		if step.Exact && !step.Overcommit {
+			alloc.CPUs = firstCPUs(node.cpus, counts[k]*int(max(step.CPUsPerTask, 1)))
 		}
-		if s.MemPerCPU > 0 {
-			alloc.Mem = min(s.MemPerCPU*int64(alloc.CPUs.Count()), node.mem)
+		if step.MemPerCPU > 0 {
+			alloc.Mem = min(step.MemPerCPU*int64(alloc.CPUs.Count()), node.mem)
 		}
-		if !s.NoGRES {
-			alloc.GPUs = node.stepGPUs(s, counts[k], wanted, used-len(out))
+		if !step.NoGRES {
+			alloc.GPUs = node.stepGPUs(step, counts[k], wanted, used-len(allocations))
 			alloc.GRES, alloc.Shares = node.whole.GRES, node.whole.Shares
 		}
-		out = append(out, alloc)
+		allocations = append(allocations, alloc)
 	}
-	for i := range out { // a node had less than its share
-		if s.NoGRES {
+	for i := range allocations { // a node had less than its share
+		if step.NoGRES {
 			break
 		}
-		at := slices.IndexFunc(nodes, func(n stepNode) bool { return n.whole.ID == out[i].ID })
+		at := slices.IndexFunc(nodes, func(n stepNode) bool {
+			return n.whole.ID == allocations[i].ID
+		})
 		for _, typ := range slices.Sorted(maps.Keys(wanted)) {
 			if n := wanted[typ]; n > 0 {
-				wanted[typ] -= takeGPUs(&out[i].GPUs, nodes[at].gpus, typ, n)
+				wanted[typ] -= takeGPUs(&allocations[i].GPUs, nodes[at].gpus, typ, n)
 			}
 		}
 	}
-	for _, c := range s.PerStep {
-		if wanted[c.Type] > 0 && c.Name == "gpu" {
+	for _, count := range step.PerStep {
+		if wanted[count.Type] > 0 && count.Name == "gpu" {
 			return nil, spec.Refuse(
-				spec.CodeNodeConfigUnavailable,
-				fmt.Sprintf(
-					"%d GPUs of those that the step asks for are not in the job",
-					wanted[c.Type],
-				),
+				spec.CodeInvalidGRES,
+				fmt.Sprintf("the step requests %d GPUs more than the job has", wanted[count.Type]),
 			)
 		}
 	}
-	return out, nil
+	return allocations, nil
 }
 
 // stepGPUs chooses a node's devices for a step, in their order. Those of the whole
 // step are spread evenly: left is how many nodes, with this one, still get some.
 func (n *stepNode) stepGPUs(
-	s *spec.StepSpec,
+	step *spec.StepSpec,
 	tasks int,
 	wanted map[string]int64,
 	left int,
 ) []spec.GPURef {
-	if !asksGPUs(s) {
+	if !asksGPUs(step) {
 		return n.gpus
 	}
-	var out []spec.GPURef
-	for _, c := range s.PerNode {
-		if c.Name == "gpu" {
-			takeGPUs(&out, n.gpus, c.Type, c.N)
+	var gpus []spec.GPURef
+	for _, count := range step.PerNode {
+		if count.Name == "gpu" {
+			takeGPUs(&gpus, n.gpus, count.Type, count.N)
 		}
 	}
-	for _, c := range s.PerTask {
-		if c.Name == "gpu" {
-			takeGPUs(&out, n.gpus, c.Type, c.N*int64(tasks))
+	for _, count := range step.PerTask {
+		if count.Name == "gpu" {
+			takeGPUs(&gpus, n.gpus, count.Type, count.N*int64(tasks))
 		}
 	}
-	for _, count := range s.PerStep {
+	for _, count := range step.PerStep {
 		if count.Name == "gpu" {
 			fair := (wanted[count.Type] + int64(left) - 1) / int64(left)
-			wanted[count.Type] -= takeGPUs(&out, n.gpus, count.Type, fair)
+			wanted[count.Type] -= takeGPUs(&gpus, n.gpus, count.Type, fair)
 		}
 	}
-	return out
+	return gpus
 }
 
 // takeGPUs adds at most so many devices of a type, any without one, and tells how many.
@@ -525,11 +530,11 @@ func stepTRES(job *state.Job, layout []spec.NodeAlloc) spec.TRES {
 		alloc := &layout[i]
 		tres.CPU += int64(alloc.CPUs.Count())
 		tres.Node++
-		mem := alloc.Mem
-		if at := job.Alloc.Index(alloc.ID); mem == 0 && at >= 0 {
-			mem = job.Alloc.Nodes[at].Mem
+		memory := alloc.Mem
+		if at := job.Alloc.Index(alloc.ID); memory == 0 && at >= 0 {
+			memory = job.Alloc.Nodes[at].Mem
 		}
-		tres.Mem += mem
+		tres.Mem += memory
 		for _, gpu := range alloc.GPUs {
 			count := spec.Count{Name: "gpu", Type: gpu.Type}
 			gpus[count.TRES()]++

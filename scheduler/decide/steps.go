@@ -69,49 +69,50 @@ func (d stepCommands) runningJob(uid spec.JobUID) (*state.Job, error) {
 	return job, nil
 }
 
-func (d stepCommands) startStep(c StartStep) error {
-	job, err := d.runningJob(c.UID)
+func (d stepCommands) startStep(command StartStep) error {
+	job, err := d.runningJob(command.UID)
 	if err != nil {
 		return err
 	}
-	if c.Attempt != 0 && c.Attempt != job.Attempt {
+	if command.Attempt != 0 && command.Attempt != job.Attempt {
 		return spec.Refuse(spec.CodeAlreadyDone, "")
 	}
 	for i := range job.Steps {
-		if job.Steps[i].Ticket == c.Ticket && c.Ticket != "" {
+		if job.Steps[i].Ticket == command.Ticket && command.Ticket != "" {
 			d.res.Step = job.Steps[i].ID
 			return nil
 		}
 	}
-	parts := append([]StartStep{c}, c.Rest...)
+	parts := append([]StartStep{command}, command.Rest...)
 	evs := make([]*event.StepStarted, len(parts))
 	number := spec.StepID(0)
 	for i := range parts {
-		ev, o, err := d.roomForStep(&parts[i])
+		ev, other, err := d.roomForStep(&parts[i])
 		if err != nil {
 			return err
 		}
-		if i > 0 && !isAnotherComponent(o, job, evs[:i]) {
+		if i > 0 && !isAnotherComponent(other, job, evs[:i]) {
 			return spec.Refuse(
 				spec.CodeBadRequest,
 				"a step runs in different components of one heterogeneous job",
 			)
 		}
-		evs[i], number = ev, max(number, o.NextStep)
+		evs[i], number = ev, max(number, other.NextStep)
 	}
 	if len(evs) > 1 {
-		for _, o := range d.t.Components(job) { // two such steps of one job are told apart by their numbers
-			number = max(number, o.NextStep)
+		// two such steps of one job are told apart by their numbers
+		for _, other := range d.t.Components(job) {
+			number = max(number, other.NextStep)
 		}
-		for i, w := range stepWorlds(job.ID, evs) {
+		for i, world := range stepWorlds(job.ID, evs) {
 			with := *evs[i].Spec
-			with.World = w
+			with.World = world
 			evs[i].Spec = &with
 		}
 	}
 	d.res.Step = number
 	for i := range evs {
-		evs[i].Step, evs[i].Ticket = number, c.Ticket
+		evs[i].Step, evs[i].Ticket = number, command.Ticket
 		if err := d.Emit(evs[i]); err != nil {
 			return err
 		}
@@ -119,38 +120,40 @@ func (d stepCommands) startStep(c StartStep) error {
 	return nil
 }
 
-// isAnotherComponent tells whether o is a component of the same heterogeneous job as first, and not
-// one that the step runs in already.
-func isAnotherComponent(o, first *state.Job, parts []*event.StepStarted) bool {
-	if o.Het == nil || commit.LeaderOf(o) != commit.LeaderOf(first) {
+// isAnotherComponent tells whether other is a component of the same heterogeneous job as first, and
+// not one that the step runs in already.
+func isAnotherComponent(other, first *state.Job, parts []*event.StepStarted) bool {
+	if other.Het == nil || commit.LeaderOf(other) != commit.LeaderOf(first) {
 		return false
 	}
-	return !slices.ContainsFunc(parts, func(e *event.StepStarted) bool { return e.UID == o.UID })
+	return !slices.ContainsFunc(parts, func(e *event.StepStarted) bool {
+		return e.UID == other.UID
+	})
 }
 
 // stepWorlds describes the whole step to each part of it, for a step in several components: ranks
 // are numbered over all parts.
 func stepWorlds(first spec.JobID, evs []*event.StepStarted) []*spec.StepWorld {
 	list := make([]spec.WorldPart, len(evs))
-	out := make([]*spec.StepWorld, len(evs))
+	worlds := make([]*spec.StepWorld, len(evs))
 	for i, ev := range evs {
 		list[i] = spec.WorldPart{Nodes: hostlist.Fold(ev.Nodes), Distribution: ev.Spec.Distribution}
 		for k := range ev.Layout {
 			list[i].Tasks = append(list[i].Tasks, ev.Layout[k].Tasks)
 		}
-		out[i] = &spec.StepWorld{Job: first, Place: uint32(i), Parts: list}
+		worlds[i] = &spec.StepWorld{Job: first, Place: uint32(i), Parts: list}
 	}
-	return out
+	return worlds
 }
 
 // roomForStep finds what a step gets of its job.
-func (d stepCommands) roomForStep(c *StartStep) (*event.StepStarted, *state.Job, error) {
-	job, err := d.runningJob(c.UID)
+func (d stepCommands) roomForStep(command *StartStep) (*event.StepStarted, *state.Job, error) {
+	job, err := d.runningJob(command.UID)
 	if err != nil {
 		return nil, nil, err
 	}
 	switch {
-	case c.Attempt != 0 && c.Attempt != job.Attempt:
+	case command.Attempt != 0 && command.Attempt != job.Attempt:
 		return nil, nil, spec.Refuse(spec.CodeAlreadyDone, "")
 	case job.State == spec.Suspended:
 		return nil, nil, spec.Refuse(spec.CodeJobSuspended, "")
@@ -164,12 +167,13 @@ func (d stepCommands) roomForStep(c *StartStep) (*event.StepStarted, *state.Job,
 			"the job has reached its limit of concurrent steps",
 		)
 	}
-	layout, err := layStep(job, c.Spec, d.t.Config.Limits.MaxTasksPerNode)
+	layout, err := layStep(job, command.Spec, d.t.Config.Limits.MaxTasksPerNode)
 	if err != nil {
 		return nil, nil, err
 	}
 	for i := range layout {
-		if n := d.t.NodeByID(layout[i].ID); n == nil || n.Inv == nil || n.Inv.Socket == "" {
+		if node := d.t.NodeByID(layout[i].ID); node == nil || node.Inv == nil ||
+			node.Inv.Socket == "" {
 			return nil, nil, spec.Refuse(spec.CodeDisabled, "the agent of node "+layout[i].Name+
 				" starts no steps: it is of an older release")
 		}
@@ -177,10 +181,10 @@ func (d stepCommands) roomForStep(c *StartStep) (*event.StepStarted, *state.Job,
 	ev := &event.StepStarted{
 		UID:     job.UID,
 		Attempt: job.Attempt,
-		Name:    c.Spec.Name,
+		Name:    command.Spec.Name,
 		TRES:    stepTRES(job, layout),
 		Layout:  layout,
-		Spec:    c.Spec,
+		Spec:    command.Spec,
 	}
 	for i := range layout {
 		ev.Nodes = append(ev.Nodes, layout[i].Name)
@@ -204,10 +208,10 @@ func isFull(job *state.Job) bool {
 			continue
 		}
 		n++
-		if s := job.Steps[i].Spec; s != nil {
-			size += argvBytes(s.Argv)
-			for p := range s.Programs {
-				size += argvBytes(s.Programs[p].Argv)
+		if step := job.Steps[i].Spec; step != nil {
+			size += argvBytes(step.Argv)
+			for p := range step.Programs {
+				size += argvBytes(step.Programs[p].Argv)
 			}
 		}
 	}
@@ -221,31 +225,31 @@ func argvBytes(argv []string) (n int) {
 	return n
 }
 
-func (d stepCommands) endStep(c EndStep) error {
-	job := d.t.Job(c.UID)
+func (d stepCommands) endStep(command EndStep) error {
+	job := d.t.Job(command.UID)
 	if job == nil {
 		return spec.Refuse(spec.CodeInvalidJobID, "")
 	}
-	step := job.StepByID(c.Step)
+	step := job.StepByID(command.Step)
 	if job.Het.Leads() &&
 		(step == nil || step.Spec != nil && step.Spec.World != nil) { // not one of its own
-		if parts := d.StepParts(job, c.Step); len(parts) > 0 {
-			return d.endParts(parts, c)
+		if parts := d.StepParts(job, command.Step); len(parts) > 0 {
+			return d.endParts(parts, command)
 		}
 	}
-	if step == nil && c.Step >= job.NextStep {
+	if step == nil && command.Step >= job.NextStep {
 		return spec.Refuse(spec.CodeInvalidJobID, "")
 	}
 	if step == nil || !step.Live() {
 		return spec.Refuse(spec.CodeAlreadyDone, "")
 	}
-	return d.endParts([]commit.StepPart{{Job: job, Step: step}}, c)
+	return d.endParts([]commit.StepPart{{Job: job, Step: step}}, command)
 }
 
 // updateStep changes time limits of steps. Only an administrator raises one. A step
 // of a heterogeneous job has one limit in all components.
-func (d stepCommands) updateStep(c UpdateStep) error {
-	job := d.t.Job(c.UID)
+func (d stepCommands) updateStep(command UpdateStep) error {
+	job := d.t.Job(command.UID)
 	if job == nil {
 		return spec.Refuse(spec.CodeInvalidJobID, "")
 	}
@@ -253,7 +257,7 @@ func (d stepCommands) updateStep(c UpdateStep) error {
 	for i := range job.Steps {
 		step := &job.Steps[i]
 		switch {
-		case !step.Live() || !c.All && step.ID != c.Step:
+		case !step.Live() || !command.All && step.ID != command.Step:
 		case step.Spec != nil && step.Spec.World != nil:
 			parts = append(parts, d.StepParts(d.t.Job(commit.LeaderOf(job)), step.ID)...)
 		default:
@@ -268,11 +272,11 @@ func (d stepCommands) updateStep(c UpdateStep) error {
 		if old == 0 {
 			old = part.Job.Limit
 		}
-		limit, err := d.jobs().newLimit(old, c.Limit)
+		limit, err := d.jobs().newLimit(old, command.Limit)
 		if err != nil {
 			return err
 		}
-		if limit > old && !c.Admin {
+		if limit > old && !command.Admin {
 			return spec.Refuse(
 				spec.CodeAccessDenied,
 				"only an administrator may raise a time limit",
@@ -285,16 +289,16 @@ func (d stepCommands) updateStep(c UpdateStep) error {
 	return nil
 }
 
-func (d stepCommands) endParts(parts []commit.StepPart, c EndStep) error {
+func (d stepCommands) endParts(parts []commit.StepPart, command EndStep) error {
 	for _, part := range parts {
 		var err error
-		if c.Signal != 0 && c.Signal != commit.SigKill {
+		if command.Signal != 0 && command.Signal != commit.SigKill {
 			err = d.Emit(
 				&event.StepSignalled{
 					UID:     part.Job.UID,
 					Attempt: part.Job.Attempt,
 					Step:    part.Step.ID,
-					Signal:  c.Signal,
+					Signal:  command.Signal,
 				},
 			)
 		} else {
@@ -309,21 +313,21 @@ func (d stepCommands) endParts(parts []commit.StepPart, c EndStep) error {
 
 // endJob is the verdict of a job without a batch script; its nodes are cleaned
 // afterwards. One that still waits is cancelled.
-func (d stepCommands) endJob(c EndJob) error {
-	j := d.t.Job(c.UID)
+func (d stepCommands) endJob(command EndJob) error {
+	job := d.t.Job(command.UID)
 	switch {
-	case j == nil || !j.Spec.Shell || j.Spec.Runner() != spec.ByAgents:
+	case job == nil || !job.Spec.Shell || job.Spec.Runner() != spec.ByAgents:
 		return spec.Refuse(spec.CodeInvalidJobID, "")
-	case j.State.Terminal():
+	case job.State.Terminal():
 		return nil
-	case j.State == spec.Pending:
-		return d.jobs().cancelJob(Cancel{Target: Target{UID: j.UID, Task: spec.NoTask}})
-	case j.Ending != nil:
+	case job.State == spec.Pending:
+		return d.jobs().cancelJob(Cancel{Target: Target{UID: job.UID, Task: spec.NoTask}})
+	case job.Ending != nil:
 		return nil // it was decided otherwise before
-	case j.Configuring():
-		return d.RequestEnd(j, event.EndCancel, false, spec.NotHeld, "")
+	case job.Configuring():
+		return d.RequestEnd(job, event.EndCancel, false, spec.NotHeld, "")
 	}
-	return d.Emit(d.DeriveEnd(j, &commit.NodeDone{Batch: &event.StepResult{Exit: c.Exit}}))
+	return d.Emit(d.DeriveEnd(job, &commit.NodeDone{Batch: &event.StepResult{Exit: command.Exit}}))
 }
 
 // tickSteps ends the steps that are over their own time limit.
@@ -339,18 +343,18 @@ func (d stepCommands) tickSteps() error {
 			return true
 		}
 		for i := range job.Steps {
-			st := &job.Steps[i]
-			limit := st.TimeLimit()
-			overdue := limit > 0 && st.Started.Add(limit) <= d.t.Now
-			if overdue && st.Live() && st.Ending == nil {
-				list = append(list, due{job.UID, st.ID})
+			step := &job.Steps[i]
+			limit := step.TimeLimit()
+			overdue := limit > 0 && step.Started.Add(limit) <= d.t.Now
+			if overdue && step.Live() && step.Ending == nil {
+				list = append(list, due{job.UID, step.ID})
 			}
 		}
 		return true
 	})
 	for _, x := range list {
-		j := d.t.Job(x.uid)
-		if err := d.RequestStepEnd(j, j.StepByID(x.step), event.EndTimeLimit); err != nil {
+		job := d.t.Job(x.uid)
+		if err := d.RequestStepEnd(job, job.StepByID(x.step), event.EndTimeLimit); err != nil {
 			return err
 		}
 	}

@@ -33,7 +33,7 @@ func (d submission) submitJob(asked *spec.JobSpec, request uint64, byScript []st
 	if err := d.requireRoom(jobSpec.UID); err != nil {
 		return err
 	}
-	if err := d.withinLimits(&jobSpec, assoc, req, count); err != nil {
+	if err := d.withinLimits(&jobSpec, assoc, req, count, spec.TRES{}); err != nil {
 		return err
 	}
 	ev := &event.JobSubmitted{
@@ -57,12 +57,12 @@ func (d submission) submitJob(asked *spec.JobSpec, request uint64, byScript []st
 // findEarlier finds the job that an earlier sending of the same submission made, and
 // answers with it. It looks at every job, because only a submission that is
 // repeated asks: an index would cost all the others more.
-func (d submission) findEarlier(c Submit) bool {
-	if c.Request == 0 {
+func (d submission) findEarlier(command Submit) bool {
+	if command.Request == 0 {
 		return false
 	}
 	d.t.Jobs.Range(func(_ uint64, job *state.Job) bool {
-		if job.Request == c.Request && job.Spec.UID == c.Spec.UID {
+		if job.Request == command.Request && job.Spec.UID == command.Spec.UID {
 			d.res.UID, d.res.ID = job.UID, job.ID
 		}
 		return d.res.UID == 0
@@ -124,38 +124,38 @@ func (d submission) requireRoom(uid uint32) error {
 func (d submission) resolveSpec(
 	jobSpec *spec.JobSpec,
 	old *state.Job,
-) (assoc uint32, req spec.TRES, err error) {
+) (assoc uint32, request spec.TRES, err error) {
 	for _, check := range [...]func(*spec.JobSpec) error{d.checkBounds, d.refuseUnsupported} {
 		if err := check(jobSpec); err != nil {
-			return 0, req, err
+			return 0, request, err
 		}
 	}
 	if err := d.resolvePartitions(jobSpec); err != nil {
-		return 0, req, err
+		return 0, request, err
 	}
 	assoc, err = d.resolveAccount(jobSpec)
 	if err != nil {
-		return 0, req, err
+		return 0, request, err
 	}
 	if err := d.resolveQOS(jobSpec, assoc); err != nil {
-		return 0, req, err
+		return 0, request, err
 	}
 	if err := d.resolveWCKey(jobSpec); err != nil {
-		return 0, req, err
+		return 0, request, err
 	}
 	for _, check := range [...]func(*spec.JobSpec) error{d.checkArray, d.checkSize, d.checkTime, d.checkReservation, d.checkSegment, d.checkSharing} {
 		if err := check(jobSpec); err != nil {
-			return 0, req, err
+			return 0, request, err
 		}
 	}
 	if err := d.resolveDependency(jobSpec, old); err != nil {
-		return 0, req, err
+		return 0, request, err
 	}
-	req, err = d.checkFit(jobSpec, assoc)
+	request, err = d.checkFit(jobSpec, assoc)
 	if err != nil {
-		return 0, req, err
+		return 0, request, err
 	}
-	return assoc, req, nil
+	return assoc, request, nil
 }
 
 // refuseUnsupported names what this release cannot do: an option is
@@ -170,6 +170,9 @@ func (d submission) refuseUnsupported(jobSpec *spec.JobSpec) error {
 	}
 	if jobSpec.Queue.Reboot && d.t.Config.RebootProgram == "" {
 		return spec.Refuse(spec.CodeDisabled, "--reboot needs RebootProgram in the configuration")
+	}
+	if jobSpec.X11 != spec.X11None && !d.t.Config.ForwardX11 {
+		return spec.Refuse(spec.CodeDisabled, "--x11 needs PrologFlags=X11 in the configuration")
 	}
 	for _, o := range [...]struct {
 		used bool
@@ -232,8 +235,8 @@ func (d submission) resolvePartitions(jobSpec *spec.JobSpec) error {
 // resolveAccount finds the account and its association. Without enforcement
 // an unknown user may submit, under the account asked for or "default".
 func (d submission) resolveAccount(jobSpec *spec.JobSpec) (uint32, error) {
-	pol := d.t.Policy
-	user := pol.FindUser(jobSpec.User)
+	policy := d.t.Policy
+	user := policy.FindUser(jobSpec.User)
 	if jobSpec.Account == "" && user != nil {
 		jobSpec.Account = user.DefaultAccount
 	}
@@ -241,9 +244,9 @@ func (d submission) resolveAccount(jobSpec *spec.JobSpec) (uint32, error) {
 	if jobSpec.Account == "" && !enforce {
 		jobSpec.Account = "default"
 	}
-	assoc := pol.FindAssoc(jobSpec.Account, jobSpec.User, jobSpec.Partitions[0])
+	assoc := policy.FindAssoc(jobSpec.Account, jobSpec.User, jobSpec.Partitions[0])
 	if assoc == nil && !enforce {
-		if own := pol.FindAssoc(jobSpec.Account, "", ""); own != nil {
+		if own := policy.FindAssoc(jobSpec.Account, "", ""); own != nil {
 			return own.ID, nil
 		}
 		return 0, nil
@@ -258,28 +261,29 @@ func (d submission) resolveAccount(jobSpec *spec.JobSpec) (uint32, error) {
 // nobody asked for, and where keys are enforced refuses one that is not the
 // user's.
 func (d submission) resolveWCKey(jobSpec *spec.JobSpec) error {
-	cfg, pol := d.t.Config, d.t.Policy
-	if u := pol.FindUser(jobSpec.User); jobSpec.WCKey == "" && cfg.TrackWCKey && u != nil &&
-		u.DefaultWCKey != "" {
-		jobSpec.WCKey = "*" + u.DefaultWCKey
+	config, policy := d.t.Config, d.t.Policy
+	if user := policy.FindUser(jobSpec.User); jobSpec.WCKey == "" && config.TrackWCKey &&
+		user != nil &&
+		user.DefaultWCKey != "" {
+		jobSpec.WCKey = "*" + user.DefaultWCKey
 	}
-	if name := strings.TrimPrefix(jobSpec.WCKey, "*"); cfg.Enforce.WCKeys &&
-		pol.FindWCKey(name, jobSpec.User) == nil {
+	if name := strings.TrimPrefix(jobSpec.WCKey, "*"); config.Enforce.WCKeys &&
+		policy.FindWCKey(name, jobSpec.User) == nil {
 		return spec.Refuse(spec.CodeInvalidWCKey, "")
 	}
 	return nil
 }
 
 func (d submission) checkArray(jobSpec *spec.JobSpec) error {
-	ask := jobSpec.Queue.Array
-	if ask == nil {
+	query := jobSpec.Queue.Array
+	if query == nil {
 		return nil
 	}
 	most := int64(d.t.Config.Limits.MaxArraySize)
 	if most == 0 {
 		most = 1001
 	}
-	if len(ask.Tasks) == 0 || ask.Tasks.Min() < 0 || ask.Tasks.Max() >= most {
+	if len(query.Tasks) == 0 || query.Tasks.Min() < 0 || query.Tasks.Max() >= most {
 		return spec.Refuse(spec.CodeInvalidArray, "")
 	}
 	return nil
@@ -288,7 +292,7 @@ func (d submission) checkArray(jobSpec *spec.JobSpec) error {
 // checkSize refuses counts that no cluster could give.
 func (d submission) checkSize(jobSpec *spec.JobSpec) error {
 	if len(jobSpec.Size.PerSocket) > 0 && jobSpec.Size.SocketsPerNode == 0 {
-		return spec.Refuse(spec.CodeInvalidGRES, "--gpus-per-socket needs --sockets-per-node")
+		return spec.Refuse(spec.CodeInvalidGRES, "--gpus-per-socket option requires --sockets-per-node specification")
 	}
 	for _, list := range [...][]spec.Count{jobSpec.Size.PerNode, jobSpec.Size.PerTask, jobSpec.Size.PerJob, jobSpec.Size.PerSocket} {
 		for _, count := range list {
@@ -303,8 +307,8 @@ func (d submission) checkSize(jobSpec *spec.JobSpec) error {
 	if err := checkShares(jobSpec); err != nil {
 		return err
 	}
-	if why := contradictingGPUs(&jobSpec.Size); why != "" {
-		return spec.Refuse(spec.CodeInvalidGRES, why)
+	if reason := contradictingGPUs(&jobSpec.Size); reason != "" {
+		return spec.Refuse(spec.CodeInvalidGRES, reason)
 	}
 	for _, l := range jobSpec.Licenses {
 		if l.N <= 0 || l.N > d.t.LicenseTotal(l.Name) {
@@ -322,11 +326,11 @@ func (d submission) checkSize(jobSpec *spec.JobSpec) error {
 		)
 	}
 	if jobSpec.Place.Constraint != "" && jobSpec.Size.MaxNodes > 0 {
-		if c, err := eligible.ParseConstraint(jobSpec.Place.Constraint); err == nil &&
-			int64(jobSpec.Size.MaxNodes) < c.Nodes() {
+		if constraint, err := eligible.ParseConstraint(jobSpec.Place.Constraint); err == nil &&
+			int64(jobSpec.Size.MaxNodes) < constraint.Nodes() {
 			return spec.Refuse(
 				spec.CodeNodeCountInvalid,
-				fmt.Sprintf("the constraint counts %d nodes", c.Nodes()),
+				fmt.Sprintf("the constraint counts %d nodes", constraint.Nodes()),
 			)
 		}
 	}
@@ -344,10 +348,16 @@ func contradictingGPUs(size *spec.Size) string {
 	task := gpusOf(size.PerTask)
 	most := greatestNodes(size)
 	switch {
+	case size.TasksPerGPU > 0 && task > 0:
+		return "--gpus-per-task and --ntasks-per-gpu exclude each other"
+	case size.TasksPerGPU > 0 && gpusOf(size.PerSocket) > 0:
+		return "--gpus-per-socket and --ntasks-per-gpu exclude each other"
+	case size.TasksPerGPU > 0 && size.TasksPerNode > 0:
+		return "--ntasks-per-node and --ntasks-per-gpu exclude each other"
 	case task > 0 && all+node == 0 && size.Tasks+size.TasksPerNode+size.MinNodes == 0:
 		return "--gpus-per-task needs --ntasks, --ntasks-per-node, --gpus or --gpus-per-node, which say how many tasks there are"
-	case task > 0 && size.TasksPerGPU > 0:
-		return "--gpus-per-task and --ntasks-per-gpu exclude each other"
+	case size.TasksPerGPU > 0 && all+node == 0 && size.Tasks+size.MinNodes == 0:
+		return "--ntasks-per-gpu needs --gpus, or a number of tasks or nodes, which say how many GPUs there are"
 	case size.CPUsPerGPU > 0 && size.CPUsPerTask > 0:
 		return "--cpus-per-gpu and --cpus-per-task exclude each other"
 	case size.MemPerGPU > 0 && !asksGPU(size):
@@ -424,9 +434,9 @@ func otherTypes(a, b []spec.Count) bool {
 // typesOf are the types of GPUs that a list names, sorted.
 func typesOf(list []spec.Count) []string {
 	var out []string
-	for _, c := range list {
-		if c.Name == "gpu" && c.Type != "" && c.N > 0 {
-			out = append(out, c.Type)
+	for _, count := range list {
+		if count.Name == "gpu" && count.Type != "" && count.N > 0 {
+			out = append(out, count.Type)
 		}
 	}
 	slices.Sort(out)
@@ -435,9 +445,10 @@ func typesOf(list []spec.Count) []string {
 
 // wholeNodes tells whether the tasks that are asked for fill so many nodes as may
 // be, with so many on each.
-func wholeNodes(sz *spec.Size, each int64) bool {
-	nodes, most := int64(sz.Tasks)/each, greatestNodes(sz)
-	return int64(sz.Tasks)%each == 0 && nodes >= int64(sz.MinNodes) && (most == 0 || nodes <= most)
+func wholeNodes(size *spec.Size, each int64) bool {
+	nodes, most := int64(size.Tasks)/each, greatestNodes(size)
+	return int64(size.Tasks)%each == 0 && nodes >= int64(size.MinNodes) &&
+		(most == 0 || nodes <= most)
 }
 
 // greatestNodes is the greatest number of nodes that is asked for; 0 = any. A single
@@ -509,7 +520,7 @@ func (d submission) checkTime(jobSpec *spec.JobSpec) error {
 // refuses if any partition does not take the job, ANY if none does, NO only
 // what will never change. It computes what the job counts as.
 func (d submission) checkFit(jobSpec *spec.JobSpec, assoc uint32) (spec.TRES, error) {
-	var req spec.TRES
+	var request spec.TRES
 	var bars, fits []error
 	enforce := d.t.Config.Limits.EnforcePart
 	for i, name := range jobSpec.Partitions {
@@ -518,24 +529,24 @@ func (d submission) checkFit(jobSpec *spec.JobSpec, assoc uint32) (spec.TRES, er
 			d.t.State,
 			limits.Subject{Job: jobSpec, Part: partition.Spec, Assoc: assoc, Now: d.t.Now},
 		)
-		dem := eligible.ResolveDemand(d.t.State, partition, jobSpec, &bound)
+		demand := eligible.ResolveDemand(d.t.State, partition, jobSpec, &bound)
 		if i == 0 {
-			req = eligible.MinimumTRES(&dem, partition.Spec, jobSpec)
+			request = eligible.MinimumTRES(&demand, partition.Spec, jobSpec)
 		}
-		if b := d.barredInAll(partition, jobSpec, &dem); b != nil &&
-			(b.Always || enforce == "ALL" || enforce == "ANY") {
-			bars = append(bars, &spec.Error{Kind: b.Code, Reason: &b.Reason})
+		if rejection := d.barredInAll(partition, jobSpec, &demand); rejection != nil &&
+			(rejection.Always || enforce == "ALL" || enforce == "ANY") {
+			bars = append(bars, &spec.Error{Kind: rejection.Code, Reason: &rejection.Reason})
 			continue
 		}
-		if err := d.partitionFit(jobSpec, partition, &dem); err != nil {
+		if err := d.partitionFit(jobSpec, partition, &demand); err != nil {
 			fits = append(fits, err)
 		}
 	}
 	bad := append(bars, fits...)
 	if len(bad) == len(jobSpec.Partitions) || (enforce == "ALL" && len(bad) > 0) {
-		return req, bad[0]
+		return request, bad[0]
 	}
-	return req, nil
+	return request, nil
 }
 
 // partitionFit refuses a job that the nodes of a partition could not take if all of them
@@ -545,7 +556,7 @@ func (d submission) checkFit(jobSpec *spec.JobSpec, assoc uint32) (spec.TRES, er
 func (d submission) partitionFit(
 	jobSpec *spec.JobSpec,
 	partition *state.Partition,
-	dem *place.Demand,
+	demand *place.Demand,
 ) error {
 	allowed, err := eligible.AllowedNodes(d.t.State, partition, jobSpec)
 	if err != nil {
@@ -556,12 +567,12 @@ func (d submission) partitionFit(
 	var cands []place.Candidate
 	fits := false
 	options := allowed.Options(d.t.Config, partition.Spec, jobSpec, nil)
-	plain := isPlain(dem, options)
+	plain := isPlain(demand, options)
 	var nodes, together int64 // tasks that so many nodes can take
 	onlyMem := true
 	onlyCPU := true
-	nextTry := firstTry(dem) // with how many candidates to lay the job out
-	early := earlyCandidates(dem, options, allowed.Set)
+	nextTry := firstTry(demand) // with how many candidates to lay the job out
+	early := earlyCandidates(demand, options, allowed.Set)
 	consider := func(id int) (taken bool) {
 		node := d.t.NodeByID(spec.NodeID(id))
 		if node == nil {
@@ -570,13 +581,14 @@ func (d submission) partitionFit(
 		shape := shapes.Configured(node)
 		free := shape.Whole()
 		cands = append(cands, place.Candidate{Node: node, Shape: shape, Free: free})
-		tasks, lack := dem.Fits(shape, &free)
+		tasks, lack := demand.Fits(shape, &free)
 		if tasks > 0 {
 			nodes++
 			together += tasks
-			enough := plain && nodes >= dem.MinNodes && nodes <= dem.MaxNodes && together >= dem.Tasks
+			enough := plain && nodes >= demand.MinNodes && nodes <= demand.MaxNodes &&
+				together >= demand.Tasks
 			fits = true
-			return enough || dem.FitsOneNode(tasks)
+			return enough || demand.FitsOneNode(tasks)
 		}
 		if lack.What != worst.What || lack.Free > worst.Free {
 			worst = lack
@@ -592,14 +604,14 @@ func (d submission) partitionFit(
 			}
 			if !plain && fits && len(cands) >= nextTry {
 				nextTry = growTry * len(cands)
-				if place.Pick(dem, cands, options) != nil {
+				if place.Pick(demand, cands, options) != nil {
 					return nil
 				}
 			}
 		}
 	}
 	if fits {
-		return d.togetherFit(jobSpec, partition, dem, cands, options)
+		return d.togetherFit(jobSpec, partition, demand, cands, options)
 	}
 	e := spec.Refuse(spec.CodeNodeConfigUnavailable, "")
 	e.Reason = &spec.Reason{
@@ -629,10 +641,10 @@ func (d submission) partitionFit(
 
 // isPlain tells that any nodes do that can take the tasks together. So it is for most jobs, and
 // the first few nodes of thousands say that they fit.
-func isPlain(dem *place.Demand, options place.Options) bool {
+func isPlain(demand *place.Demand, options place.Options) bool {
 	namesNodes := !options.Must.Empty() || len(options.OneOf) > 0 || len(options.Quotas) > 0
 	areNear := options.Contiguous || options.Segment > 0
-	return len(dem.PerJob) == 0 && !namesNodes && !areNear
+	return len(demand.PerJob) == 0 && !namesNodes && !areNear
 }
 
 // A job that not any nodes do is laid out on the first few candidates, then on more and more,
@@ -644,16 +656,16 @@ const (
 )
 
 // firstTry is on how many candidates a job is laid out first.
-func firstTry(dem *place.Demand) int { return int(max(minTry, 2*dem.MinNodes)) }
+func firstTry(demand *place.Demand) int { return int(max(minTry, 2*demand.MinNodes)) }
 
 // earlyCandidates are the nodes to look at first: those that have to be part of the job, the
 // first few of each set that it takes some nodes from, and the first few of one of the sets that
 // all its nodes are from.
-func earlyCandidates(dem *place.Demand, options place.Options, allowed spec.Bitset) spec.Bitset {
+func earlyCandidates(demand *place.Demand, options place.Options, allowed spec.Bitset) spec.Bitset {
 	early := options.Must.And(allowed)
 	addFirst := func(set spec.Bitset) {
 		usable := set.And(allowed)
-		left := firstTry(dem)
+		left := firstTry(demand)
 		for id := usable.Next(0); id >= 0 && left > 0; id = usable.Next(id + 1) {
 			early = early.Set(id)
 			left--
@@ -675,15 +687,15 @@ func earlyCandidates(dem *place.Demand, options place.Options, allowed spec.Bits
 func (d submission) togetherFit(
 	jobSpec *spec.JobSpec,
 	partition *state.Partition,
-	dem *place.Demand,
+	demand *place.Demand,
 	cands []place.Candidate,
 	options place.Options,
 ) error {
-	if d.exceedsPartition(partition, dem) {
+	if d.exceedsPartition(partition, demand) {
 		return nil
 	}
 	slices.SortFunc(cands, func(a, b place.Candidate) int { return cmp.Compare(a.Node.ID, b.Node.ID) })
-	if place.Pick(dem, cands, options) != nil {
+	if place.Pick(demand, cands, options) != nil {
 		return nil
 	}
 	e := spec.Refuse(
@@ -700,8 +712,8 @@ func (d submission) togetherFit(
 
 // exceedsPartition tells whether a job requests more nodes or CPUs than a partition has, or is
 // bounded by its MaxNodes, which an administrator may raise.
-func (d submission) exceedsPartition(partition *state.Partition, dem *place.Demand) bool {
-	if most := int64(partition.Spec.MaxNodes); most > 0 && dem.MaxNodes >= most {
+func (d submission) exceedsPartition(partition *state.Partition, demand *place.Demand) bool {
+	if most := int64(partition.Spec.MaxNodes); most > 0 && demand.MaxNodes >= most {
 		return true
 	}
 	var nodes, cpus int64
@@ -713,7 +725,7 @@ func (d submission) exceedsPartition(partition *state.Partition, dem *place.Dema
 		nodes++
 		cpus += int64(node.Spec.CPUs)
 	}
-	return dem.MinNodes > nodes || dem.Least(partition.Spec.BillingWeights).CPU > cpus
+	return demand.MinNodes > nodes || demand.Least(partition.Spec.BillingWeights).CPU > cpus
 }
 
 // isWithin tells whether n is at least the minimum and, unless the maximum is 0, at most that.

@@ -11,8 +11,8 @@ import (
 type clock struct{ *decision }
 
 // advanceClock lets time pass.
-func (d clock) advanceClock(c Tick) error {
-	usage := func() error { return d.usage().tickUsage(c.East) }
+func (d clock) advanceClock(command Tick) error {
+	usage := func() error { return d.usage().tickUsage(command.East) }
 	for _, step := range [...]func() error{d.tickRunning, d.nodes().tickResumes, d.steps().tickSteps, usage, d.usage().tickAccrual, d.power().tickPower, d.power().tickReboots, d.reservations().tickReservations, d.triggers().tickTriggers, d.tickPurge} {
 		if err := step(); err != nil {
 			return err
@@ -27,28 +27,29 @@ func (d clock) advanceClock(c Tick) error {
 func (d clock) tickRunning() error {
 	var due []event.Event
 	d.t.Active.Range(func(uid uint64, _ struct{}) bool {
-		j := d.t.Job(spec.JobUID(uid))
-		if j.State != spec.Running || j.Ending != nil {
+		job := d.t.Job(spec.JobUID(uid))
+		if job.State != spec.Running || job.Ending != nil {
 			return true
 		}
-		end := j.Deadline()
-		switch by := j.Spec.Time.Deadline; {
-		case j.Configuring() && (by == 0 || by > d.t.Now): // its time has not begun
-		case !j.Configuring() && end != spec.FarFuture && end.Add(d.graceOf(j)) <= d.t.Now:
-			due = append(due, d.endingOf(j, event.EndTimeLimit))
+		end := job.Deadline()
+		switch by := job.Spec.Time.Deadline; {
+		case job.Configuring() && (by == 0 || by > d.t.Now): // its time has not begun
+		case !job.Configuring() && end != spec.FarFuture && end.Add(d.graceOf(job)) <= d.t.Now:
+			due = append(due, d.endingOf(job, event.EndTimeLimit))
 		case by != 0 && by <= d.t.Now:
-			due = append(due, d.endingOf(j, event.EndDeadline))
-		case j.Spec.Time.Signal != 0 && !j.Warned && end != spec.FarFuture && end.Add(-j.Spec.Time.SignalBefore) <= d.t.Now:
+			due = append(due, d.endingOf(job, event.EndDeadline))
+		case job.Spec.Time.Signal != 0 && !job.Warned && end != spec.FarFuture &&
+			end.Add(-job.Spec.Time.SignalBefore) <= d.t.Now:
 			scope := event.SignalSteps
-			if j.Spec.Time.SignalBatch {
+			if job.Spec.Time.SignalBatch {
 				scope = event.SignalBatch
 			}
 			due = append(
 				due,
 				&event.JobSignalled{
-					UID:     j.UID,
-					Attempt: j.Attempt,
-					Signal:  j.Spec.Time.Signal,
+					UID:     job.UID,
+					Attempt: job.Attempt,
+					Signal:  job.Spec.Time.Signal,
 					Scope:   scope,
 					Warning: true,
 				},
@@ -74,13 +75,16 @@ func (d *decision) emitEnds(due []event.Event) error {
 	return nil
 }
 
-func (d clock) endingOf(j *state.Job, cause event.EndCause) event.Event {
-	return &event.JobEndRequested{UID: j.UID, Attempt: j.Attempt, Cause: cause, By: d.t.Actor.UID}
+func (d clock) endingOf(job *state.Job, cause event.EndCause) event.Event {
+	return &event.JobEndRequested{
+		UID: job.UID, Attempt: job.Attempt, Cause: cause, By: d.t.Actor.UID,
+	}
 }
 
 func (d clock) graceOf(job *state.Job) spec.Span {
-	if p := d.t.Parts.Find(job.Alloc.Partition); p != nil && p.Spec.OverTimeLimit > 0 {
-		return p.Spec.OverTimeLimit
+	if partition := d.t.Parts.Find(job.Alloc.Partition); partition != nil &&
+		partition.Spec.OverTimeLimit > 0 {
+		return partition.Spec.OverTimeLimit
 	}
 	return d.t.Config.Timing.OverTimeLimit
 }
@@ -98,14 +102,14 @@ func (d clock) tickPurge() error {
 	if age == 0 {
 		return nil
 	}
-	ev, ctl := &event.JobPurged{}, d.t.Config.Ctl
+	ev, scripts := &event.JobPurged{}, d.t.Config.Ctl
 	d.t.Finished.Range(func(_ uint64, uid spec.JobUID) bool {
 		job := d.t.Job(uid)
 		if job.HeardEnd().Add(age) > d.t.Now {
 			return false
 		}
 		podsLeft := job.Spec.Pods != nil && !job.PodsOver && job.HeardEnd().Add(podsKept) > d.t.Now
-		runsEpilogs := ctl != nil && ctl.Epilog != ""
+		runsEpilogs := scripts != nil && scripts.Epilog != ""
 		epilogsLeft := runsEpilogs && len(job.Epilogs) > 0
 		if !podsLeft && !epilogsLeft && !eligible.IsAwaited(d.t.State, job) {
 			ev.UIDs = append(ev.UIDs, uid)

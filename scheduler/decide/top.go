@@ -25,8 +25,8 @@ type ranked struct {
 // partition, account and QOS, and each of those before it the priority of the next.
 // Niceness does that, so the sum of the priorities stays what it was and jobs of
 // other users keep their places.
-func (d jobCommands) topJob(c TopJob) error {
-	job, err := d.findTarget(c.Target, false)
+func (d jobCommands) topJob(command TopJob) error {
+	job, err := d.findTarget(command.Target, false)
 	switch {
 	case err != nil:
 		return err
@@ -39,14 +39,14 @@ func (d jobCommands) topJob(c TopJob) error {
 			spec.CodeDisabled,
 			"an administrator has set the priority of the job, and niceness does not change it",
 		)
-	case !c.Admin && !slices.Contains(d.t.Config.Sched.Params, userTop):
+	case !command.Admin && !slices.Contains(d.t.Config.Sched.Params, userTop):
 		return spec.Refuse(
 			spec.CodeAccessDenied,
 			"only an operator may do this without SchedulerParameters="+
 				userTop,
 		)
 	}
-	job, err = d.findTarget(c.Target, true)
+	job, err = d.findTarget(command.Target, true)
 	if err != nil {
 		return err
 	}

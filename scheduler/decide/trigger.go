@@ -39,28 +39,28 @@ type triggerCommands struct{ *decision }
 func (d *decision) triggers() triggerCommands { return triggerCommands{d} }
 
 // setTriggers adds all of the triggers or none, and says all that is wrong with them at once.
-func (d triggerCommands) setTriggers(c SetTriggers) error {
+func (d triggerCommands) setTriggers(command SetTriggers) error {
 	var problems []string
 	own := 0
 	for i := range d.t.Triggers {
-		if len(c.Triggers) > 0 && d.t.Triggers[i].UID == c.Triggers[0].UID {
+		if len(command.Triggers) > 0 && d.t.Triggers[i].UID == command.Triggers[0].UID {
 			own++
 		}
 	}
-	if n := len(c.Triggers); own+n > maxUserTriggers || len(d.t.Triggers)+n > maxTriggers {
+	if n := len(command.Triggers); own+n > maxUserTriggers || len(d.t.Triggers)+n > maxTriggers {
 		problems = append(problems, fmt.Sprintf(
 			"%d triggers of this user, %d in all: at most %d and %d are possible",
 			own+n, len(d.t.Triggers)+n, maxUserTriggers, maxTriggers))
 	}
-	for i := range c.Triggers {
-		if why := d.refuseTrigger(&c.Triggers[i]); why != "" {
-			problems = append(problems, why)
+	for i := range command.Triggers {
+		if reason := d.refuseTrigger(&command.Triggers[i]); reason != "" {
+			problems = append(problems, reason)
 		}
 	}
 	if len(problems) > 0 {
 		return spec.Refuse(spec.CodeBadRequest, strings.Join(problems, "; "))
 	}
-	for _, trigger := range c.Triggers {
+	for _, trigger := range command.Triggers {
 		trigger.ID = d.t.NextTrigger + 1
 		if err := d.Emit(&event.TriggerPut{Trigger: trigger}); err != nil {
 			return err
@@ -101,25 +101,25 @@ func sameTrigger(a, b *spec.Trigger) bool {
 	return sameEvent && sameAction && len(a.Pulls) == 0
 }
 
-func (d triggerCommands) clearTriggers(c ClearTrigger) error {
-	if d.t.Trigger(c.ID) == nil {
-		return spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("there is no trigger %d", c.ID))
+func (d triggerCommands) clearTriggers(command ClearTrigger) error {
+	if d.t.Trigger(command.ID) == nil {
+		return spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("there is no trigger %d", command.ID))
 	}
-	return d.Emit(&event.TriggerRemoved{ID: c.ID})
+	return d.Emit(&event.TriggerRemoved{ID: command.ID})
 }
 
 // forgetRun forgets a run that has ended, and a trigger with its only one.
-func (d triggerCommands) forgetRun(c TriggerRan) error {
-	old := d.t.Trigger(c.ID)
-	if old == nil || !slices.Contains(old.Pulls, c.Pull) {
+func (d triggerCommands) forgetRun(command TriggerRan) error {
+	old := d.t.Trigger(command.ID)
+	if old == nil || !slices.Contains(old.Pulls, command.Pull) {
 		d.res.Stale++
 		return nil
 	}
 	trigger := *old
-	i := slices.Index(trigger.Pulls, c.Pull)
+	i := slices.Index(trigger.Pulls, command.Pull)
 	trigger.Pulls = slices.Delete(slices.Clone(trigger.Pulls), i, i+1)
 	if !trigger.Permanent && len(trigger.Pulls) == 0 {
-		return d.Emit(&event.TriggerRemoved{ID: c.ID, Why: "run"})
+		return d.Emit(&event.TriggerRemoved{ID: command.ID, Why: "run"})
 	}
 	return d.Emit(&event.TriggerPut{Trigger: trigger})
 }

@@ -2,6 +2,7 @@ package decide
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -9,6 +10,8 @@ import (
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/scheduler/commit"
+	"github.com/musterhpc/muster/scheduler/limits"
+	"github.com/musterhpc/muster/scheduler/order"
 	"github.com/musterhpc/muster/scheduler/place"
 	"github.com/musterhpc/muster/spec"
 	"github.com/musterhpc/muster/spec/format"
@@ -17,8 +20,8 @@ import (
 
 // updateJob changes what scontrol update may change. All changes are checked
 // before the first takes effect; unknown keys are refused by name.
-func (d jobCommands) updateJob(c UpdateJob) error {
-	job, err := d.findTarget(c.Target, false)
+func (d jobCommands) updateJob(command UpdateJob) error {
+	job, err := d.findTarget(command.Target, false)
 	if err != nil {
 		return err
 	}
@@ -27,8 +30,8 @@ func (d jobCommands) updateJob(c UpdateJob) error {
 	}
 	jobSpec := commit.CurrentSpec(job)
 	var changed []string
-	wish := &jobChange{spec: &jobSpec, job: job, admin: c.Admin}
-	for _, kv := range c.Changes {
+	wish := &jobChange{spec: &jobSpec, job: job, admin: command.Admin}
+	for _, kv := range command.Changes {
 		name, err := d.changeKey(wish, kv)
 		if err != nil {
 			return err
@@ -41,22 +44,33 @@ func (d jobCommands) updateJob(c UpdateJob) error {
 	if err := d.submission().checkBounds(&jobSpec); err != nil {
 		return err
 	}
-	assoc, req := job.Assoc, job.Req
+	assoc, request := job.Assoc, job.Req
 	if job.State == spec.Pending {
-		assoc, req, err = d.submission().resolveSpec(&jobSpec, job)
+		assoc, request, err = d.submission().resolveSpec(&jobSpec, job)
 		if err != nil {
 			return err
 		}
-		if err := d.stillAllowed(&jobSpec, job, assoc, req); err != nil {
+		if err := d.stillAllowed(&jobSpec, job, assoc, request); err != nil {
 			return err
 		}
 	}
-	job, err = d.findTarget(c.Target, true)
+	job, err = d.findTarget(command.Target, true)
 	if err != nil {
 		return err
 	}
 	newDep := !jobSpec.Queue.Dependency.Equal(job.Spec.Queue.Dependency)
-	if err := d.Emit(&event.JobUpdated{UID: job.UID, Spec: &jobSpec, Req: req, Assoc: assoc, Changed: changed, ByScript: c.ByScript}); err != nil {
+	update := &event.JobUpdated{
+		UID:      job.UID,
+		Spec:     &jobSpec,
+		Req:      request,
+		Assoc:    assoc,
+		Changed:  changed,
+		ByScript: command.ByScript,
+	}
+	if ranks := updatedPriority(job, &jobSpec); job.State.Active() && ranks != job.StartPrio {
+		update.Ranks = &ranks
+	}
+	if err := d.Emit(update); err != nil {
 		return err
 	}
 	if len(wish.leave) > 0 {
@@ -77,6 +91,20 @@ func (d jobCommands) updateJob(c UpdateJob) error {
 	return nil
 }
 
+// updatedPriority is the priority of a job that has started, after an update of one that was
+// set, or of the niceness.
+func updatedPriority(job *state.Job, updated *spec.JobSpec) uint32 {
+	before, after := &job.Spec.Queue, &updated.Queue
+	if after.Priority != 0 {
+		if after.Priority == before.Priority {
+			return job.StartPrio
+		}
+		return after.Priority
+	}
+	nicer := int64(after.Nice) - int64(before.Nice)
+	return uint32(min(max(int64(job.StartPrio)-nicer, 0), math.MaxUint32))
+}
+
 // updatedReason is why a job waits whose hold or dependency was changed,
 // until the next pass looks at it.
 func updatedReason(jobSpec *spec.JobSpec) spec.Reason {
@@ -95,7 +123,7 @@ func (d jobCommands) stillAllowed(
 	jobSpec *spec.JobSpec,
 	job *state.Job,
 	assoc uint32,
-	req spec.TRES,
+	request spec.TRES,
 ) error {
 	count := int64(0)
 	if jobSpec.QOS != job.Spec.QOS || !slices.Equal(jobSpec.QOSes, job.Spec.QOSes) ||
@@ -103,7 +131,9 @@ func (d jobCommands) stillAllowed(
 		!slices.Equal(jobSpec.Partitions, job.Spec.Partitions) {
 		count = job.Count()
 	}
-	return d.submission().withinLimits(jobSpec, assoc, req, count)
+	return d.submission().withinLimits(
+		jobSpec, assoc, request, count, limits.Beside(d.t.State, job),
+	)
 }
 
 // jobChange is an update under way: the new spec, the job as it is, and whether an
@@ -148,7 +178,7 @@ func jobKeys() []jobKey {
 		{[]string{"QOS"}, false, jobCommands.changeQOS, false},
 		{[]string{"Account"}, false, textKey(func(s *spec.JobSpec) *string { return &s.Account }), false},
 		{[]string{"WCKey"}, false, textKey(func(s *spec.JobSpec) *string { return &s.WCKey }), false},
-		{[]string{"Nice"}, false, jobCommands.changeNice, false},
+		{[]string{"Nice"}, true, jobCommands.changeNice, false},
 		{[]string{"SiteFactor"}, false, jobCommands.changeSiteFactor, false},
 		{[]string{"Priority"}, true, jobCommands.changePriority, false},
 		{[]string{commit.ThrottleKey}, true, jobCommands.changeThrottle, false},
@@ -181,6 +211,7 @@ func jobKeys() []jobKey {
 		{[]string{"ReqNodeList", "NodeList"}, true, jobCommands.changeNodeList, false},
 		{[]string{"Contiguous"}, false, switchKey(func(s *spec.JobSpec) *bool { return &s.Place.Contiguous }), true},
 		{[]string{"Switches"}, false, jobCommands.changeSwitches, false},
+		{[]string{"wait-for-switch"}, false, jobCommands.changeSwitchWait, false},
 		{[]string{"OverSubscribe", "Shared"}, false, jobCommands.changeSharing, true},
 		{[]string{"Reboot"}, false, switchKey(func(s *spec.JobSpec) *bool { return &s.Queue.Reboot }), true},
 		{[]string{"MailUser"}, true, textKey(func(s *spec.JobSpec) *string { return &s.Queue.MailUser }), false},
@@ -343,14 +374,16 @@ func gresKey(field func(*spec.JobSpec) *[]spec.Count) func(jobCommands, *jobChan
 	}
 }
 
-func notHere(why string) func(jobCommands, *jobChange, string) error {
-	return func(jobCommands, *jobChange, string) error { return spec.Refuse(spec.CodeDisabled, why) }
+func notHere(reason string) func(jobCommands, *jobChange, string) error {
+	return func(jobCommands, *jobChange, string) error {
+		return spec.Refuse(spec.CodeDisabled, reason)
+	}
 }
 
 // parseGRES reads generic resources as scontrol writes them: gpu:2, gpu:a100:1,
 // gres/gpu:2, gres:gpu=2. An empty list asks for none.
 func parseGRES(value string) ([]spec.Count, error) {
-	var out []spec.Count
+	var counts []spec.Count
 	if none(value) || strings.EqualFold(value, "none") {
 		return nil, nil
 	}
@@ -374,9 +407,9 @@ func parseGRES(value string) ([]spec.Count, error) {
 				count.Type = words[1]
 			}
 		}
-		out = append(out, count)
+		counts = append(counts, count)
 	}
-	return out, nil
+	return counts, nil
 }
 
 func (d jobCommands) changeTimeLimit(change *jobChange, value string) error {
@@ -443,21 +476,21 @@ func (d jobCommands) changeEnd(change *jobChange, value string) error {
 }
 
 func (d jobCommands) changeDependency(change *jobChange, value string) error {
-	dep, err := spec.ParseDependency(value)
+	dependency, err := spec.ParseDependency(value)
 	if err != nil {
 		return spec.Refuse(spec.CodeDependencyProblem, err.Error())
 	}
-	change.spec.Queue.Dependency = dep
+	change.spec.Queue.Dependency = dependency
 	return nil
 }
 
-func (d jobCommands) changePartitions(c *jobChange, value string) error {
-	c.spec.Partitions = strings.Split(value, ",")
+func (d jobCommands) changePartitions(change *jobChange, value string) error {
+	change.spec.Partitions = strings.Split(value, ",")
 	return nil
 }
 
-func (d jobCommands) changeQOS(c *jobChange, value string) error {
-	c.spec.SetQOS(strings.Split(value, ","))
+func (d jobCommands) changeQOS(change *jobChange, value string) error {
+	change.spec.SetQOS(strings.Split(value, ","))
 	return nil
 }
 
@@ -501,11 +534,26 @@ func (d jobCommands) changePriority(change *jobChange, value string) error {
 		return nil
 	case queue.Hold != spec.NotHeld:
 		return spec.Refuse(spec.CodeJobHeld, "")
-	case !change.admin:
-		return spec.Refuse(spec.CodeAccessDenied, "only an administrator may set a priority")
+	case !change.admin && n >= uint64(d.priorityOf(change.job)):
+		return spec.Refuse(
+			spec.CodeAccessDenied,
+			"only an administrator may raise a priority; a positive Nice lowers it",
+		)
 	}
 	queue.Priority = uint32(n)
 	return nil
+}
+
+// priorityOf is the priority that a job has now, or with which it runs.
+func (d jobCommands) priorityOf(job *state.Job) uint32 {
+	if job.State != spec.Pending {
+		return order.NewRunning(d.t.State, d.t.Now).Of(job)
+	}
+	part := d.t.Parts.Find(job.Partition())
+	if part == nil {
+		return 0
+	}
+	return order.NewContext(d.t.State, d.t.Now).Of(job, part.Spec).Total
 }
 
 func (d jobCommands) changeThrottle(change *jobChange, value string) error {
@@ -611,6 +659,16 @@ func (d jobCommands) changeSwitches(change *jobChange, value string) error {
 	return nil
 }
 
+// changeSwitchWait reads for how many seconds a job waits for the switches that it asked for.
+func (d jobCommands) changeSwitchWait(change *jobChange, value string) error {
+	seconds, err := strconv.ParseUint(value, 10, 31)
+	if err != nil {
+		return spec.Refuse(spec.CodeInvalidTime, "wait-for-switch="+value+": expected seconds")
+	}
+	change.spec.Place.SwitchWait = spec.Seconds(int64(seconds))
+	return nil
+}
+
 func (d jobCommands) changeSharing(change *jobChange, value string) error {
 	words := map[string]spec.Sharing{
 		"yes":       spec.Oversubscribe,
@@ -643,26 +701,26 @@ func (d jobCommands) changeMailTypes(change *jobChange, value string) error {
 // limitNow is the time limit that a change starts from: the one in force, or
 // what the partition would give.
 func (d jobCommands) limitNow(jobSpec *spec.JobSpec, job *state.Job) spec.Span {
-	if p := d.t.Parts.Find(job.Partition()); jobSpec.Time.Limit == 0 && p != nil {
-		dem := place.Resolve(d.t.Config, p.Spec, jobSpec)
-		return dem.Limit
+	if partition := d.t.Parts.Find(job.Partition()); jobSpec.Time.Limit == 0 && partition != nil {
+		demand := place.Resolve(d.t.Config, partition.Spec, jobSpec)
+		return demand.Limit
 	}
 	return jobSpec.Time.Limit
 }
 
 // newLimit reads a time limit that may begin with + or -.
-func (d jobCommands) newLimit(old spec.Span, v string) (spec.Span, error) {
+func (d jobCommands) newLimit(old spec.Span, value string) (spec.Span, error) {
 	rel := byte(0)
-	if v != "" && (v[0] == '+' || v[0] == '-') {
-		rel, v = v[0], v[1:]
+	if value != "" && (value[0] == '+' || value[0] == '-') {
+		rel, value = value[0], value[1:]
 	}
-	sec, err := format.ParseDuration(v)
+	seconds, err := format.ParseDuration(value)
 	if err != nil {
 		return 0, spec.Refuse(spec.CodeInvalidTimeLimit, err.Error())
 	}
 	span := spec.Infinite
-	if sec != format.Infinite {
-		span = spec.Seconds(sec)
+	if seconds != format.Infinite {
+		span = spec.Seconds(seconds)
 	}
 	switch rel {
 	case '+':
@@ -677,22 +735,22 @@ func (d jobCommands) newLimit(old spec.Span, v string) (spec.Span, error) {
 		span = old - span
 	}
 	if span <= 0 {
-		return 0, spec.Refuse(spec.CodeInvalidTimeLimit, v)
+		return 0, spec.Refuse(spec.CodeInvalidTimeLimit, value)
 	}
 	return span, nil
 }
 
 // changeNodes sets how many nodes a job is to have. A running one can only give
 // nodes back: it keeps the first ones.
-func (d jobCommands) changeNodes(change *jobChange, v string) error {
-	lo, hi, ranged := strings.Cut(v, "-")
+func (d jobCommands) changeNodes(change *jobChange, value string) error {
+	lo, hi, ranged := strings.Cut(value, "-")
 	n, err := strconv.ParseUint(lo, 10, 32)
 	m := n
 	if ranged && err == nil {
 		m, err = strconv.ParseUint(hi, 10, 32)
 	}
 	if err != nil || n == 0 || m < n {
-		return spec.Refuse(spec.CodeNodeCountInvalid, v)
+		return spec.Refuse(spec.CodeNodeCountInvalid, value)
 	}
 	if !change.job.State.Active() {
 		change.spec.Size.MinNodes, change.spec.Size.MaxNodes = uint32(n), uint32(m)
@@ -704,7 +762,7 @@ func (d jobCommands) changeNodes(change *jobChange, v string) error {
 			spec.CodeNodeCountInvalid,
 			fmt.Sprintf(
 				"numnodes=%s: the job has %s, and a running job can only give nodes back",
-				v,
+				value,
 				format.Plural(len(kept), "node", "nodes"),
 			),
 		)
@@ -714,18 +772,18 @@ func (d jobCommands) changeNodes(change *jobChange, v string) error {
 
 // changeNodeList sets the nodes that a job must have. Of a running one it says which
 // of its nodes it keeps.
-func (d jobCommands) changeNodeList(change *jobChange, v string) error {
+func (d jobCommands) changeNodeList(change *jobChange, value string) error {
 	if !change.job.State.Active() {
-		return textKey(func(s *spec.JobSpec) *string { return &s.Place.Nodes })(d, change, v)
+		return textKey(func(s *spec.JobSpec) *string { return &s.Place.Nodes })(d, change, value)
 	}
-	names, err := hostlist.Expand(v)
+	names, err := hostlist.Expand(value)
 	if err != nil || len(names) == 0 {
-		return spec.Refuse(spec.CodeInvalidNodeName, v)
+		return spec.Refuse(spec.CodeInvalidNodeName, value)
 	}
 	kept := nodesKept(change.job)
 	for _, name := range names {
 		if !slices.Contains(kept, name) {
-			return spec.Refuse(spec.CodeInvalidNodeName, "nodelist="+v+": "+name+
+			return spec.Refuse(spec.CodeInvalidNodeName, "nodelist="+value+": "+name+
 				" is not one of the job's nodes, and a running job can only give nodes back")
 		}
 	}

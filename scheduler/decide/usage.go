@@ -93,15 +93,15 @@ func (d usageClock) endExhausted() error {
 				Now:   d.t.Now,
 			},
 		)
-		if r := bound.Exhausted(job.Alloc.TRES); r != nil {
+		if reason := bound.Exhausted(job.Alloc.TRES); reason != nil {
 			due = append(
 				due,
 				&event.JobEndRequested{
 					UID:     job.UID,
 					Attempt: job.Attempt,
 					Cause:   event.EndTimeLimit,
-					Detail: r.String() +
-						" of " + r.Subject,
+					Detail: reason.String() +
+						" of " + reason.Subject,
 				},
 			)
 		}
@@ -113,9 +113,11 @@ func (d usageClock) endExhausted() error {
 // mayAccrue tells whether count more jobs may age, in the first of their
 // partitions.
 func (d usageClock) mayAccrue(jobSpec *spec.JobSpec, assoc uint32, count int64) bool {
-	p := d.t.Parts.Find(jobSpec.Partitions[0])
-	return p == nil ||
-		limits.Accrues(d.t.State, limits.Subject{Job: jobSpec, Part: p.Spec, Assoc: assoc}, count)
+	partition := d.t.Parts.Find(jobSpec.Partitions[0])
+	return partition == nil ||
+		limits.Accrues(
+			d.t.State, limits.Subject{Job: jobSpec, Part: partition.Spec, Assoc: assoc}, count,
+		)
 }
 
 // tickAccrual lets jobs age that a limit kept from it and for which there is
@@ -216,8 +218,8 @@ func (d usageClock) clearNow(old *spec.Config) error {
 
 // countOf is how many jobs a request makes.
 func countOf(jobSpec *spec.JobSpec) int64 {
-	if a := jobSpec.Queue.Array; a != nil {
-		return a.Tasks.Len()
+	if query := jobSpec.Queue.Array; query != nil {
+		return query.Tasks.Len()
 	}
 	return 1
 }

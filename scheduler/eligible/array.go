@@ -6,13 +6,15 @@ import (
 )
 
 // CheckArrayThrottle says that as many tasks of an array run as may, or nil.
-func CheckArrayThrottle(st *state.State, job *state.Job) *spec.Reason {
-	a := st.ArrayOf(job)
-	if a == nil || job.Spec.Queue.Array == nil {
+func CheckArrayThrottle(cluster *state.State, job *state.Job) *spec.Reason {
+	array := cluster.ArrayOf(job)
+	if array == nil || job.Spec.Queue.Array == nil {
 		return nil
 	}
-	if most := int64(job.Spec.Queue.Array.Throttle); most > 0 && a.Running >= most {
-		return &spec.Reason{Code: spec.ReasonArrayTaskLimit, Limit: most, Used: a.Running, Asked: 1}
+	if most := int64(job.Spec.Queue.Array.Throttle); most > 0 && array.Running >= most {
+		return &spec.Reason{
+			Code: spec.ReasonArrayTaskLimit, Limit: most, Used: array.Running, Asked: 1,
+		}
 	}
 	return nil
 }

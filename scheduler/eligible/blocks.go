@@ -9,23 +9,23 @@ import (
 )
 
 // blocksOf are the blocks of a topology as sets of nodes, in order.
-func blocksOf(st *state.State, top *spec.Topology) []spec.Bitset {
-	var out []spec.Bitset
+func blocksOf(cluster *state.State, top *spec.Topology) []spec.Bitset {
+	var sets []spec.Bitset
 	for i := range top.Blocks {
 		var set spec.Bitset
 		for _, name := range top.Blocks[i].Nodes {
-			if id, ok := st.NodeIDs[name]; ok {
+			if id, ok := cluster.NodeIDs[name]; ok {
 				set = set.Set(int(id))
 			}
 		}
-		out = append(out, set)
+		sets = append(sets, set)
 	}
-	return out
+	return sets
 }
 
 // blockIndex tells which block each node is in; -1 = none.
-func blockIndex(st *state.State, blocks []spec.Bitset) []int32 {
-	out := make([]int32, len(st.NodeIDs))
+func blockIndex(cluster *state.State, blocks []spec.Bitset) []int32 {
+	out := make([]int32, len(cluster.NodeIDs))
 	for i := range out {
 		out[i] = -1
 	}
@@ -40,10 +40,12 @@ func blockIndex(st *state.State, blocks []spec.Bitset) []int32 {
 // inBlocks applies --segment and, to a job on several nodes without it, the
 // rule that a job is in as few blocks as its number of nodes needs, next to
 // each other as BlockSizes says.
-func (n *NodeSet) inBlocks(st *state.State, part *spec.PartitionSpec, jobSpec *spec.JobSpec) error {
-	seg, top := jobSpec.Place.Segment, st.Config.TopologyOf(part)
+func (n *NodeSet) inBlocks(
+	cluster *state.State, part *spec.PartitionSpec, jobSpec *spec.JobSpec,
+) error {
+	segment, top := jobSpec.Place.Segment, cluster.Config.TopologyOf(part)
 	if len(top.Blocks) == 0 {
-		if seg > 0 {
+		if segment > 0 {
 			return spec.Refuse(
 				spec.CodeDisabled,
 				"--segment needs to know the blocks: TopologyPlugin=topology/block and topology.conf",
@@ -51,10 +53,10 @@ func (n *NodeSet) inBlocks(st *state.State, part *spec.PartitionSpec, jobSpec *s
 		}
 		return nil
 	}
-	blocks := blocksOf(st, &top)
-	if seg > 0 {
-		n.segment = int64(seg)
-		n.blockOf = blockIndex(st, blocks)
+	blocks := blocksOf(cluster, &top)
+	if segment > 0 {
+		n.segment = int64(segment)
+		n.blockOf = blockIndex(cluster, blocks)
 		n.apartSeg = jobSpec.Place.ApartSegments
 		return nil
 	}
@@ -62,7 +64,7 @@ func (n *NodeSet) inBlocks(st *state.State, part *spec.PartitionSpec, jobSpec *s
 	if want < 2 {
 		return nil
 	}
-	sets := blockSets(st, blocks, top.Sizes, n.Set, want)
+	sets := blockSets(cluster, blocks, top.Sizes, n.Set, want)
 	if sets == nil {
 		return nil
 	}
@@ -79,7 +81,7 @@ const maxBlockSets = 256
 // that holds them, those with the fewest idle nodes first. It is nil if no
 // group is large enough: the job may be anywhere then.
 func blockSets(
-	st *state.State,
+	cluster *state.State,
 	blocks []spec.Bitset,
 	sizes []uint32,
 	allowed spec.Bitset,
@@ -92,38 +94,38 @@ func blockSets(
 		if int(size) < want {
 			continue
 		}
-		var out []spec.Bitset
+		var sets []spec.Bitset
 		for from := 0; from < len(blocks); from += per {
 			group := blocks[from:min(from+per, len(blocks))]
-			out = append(out, choices(group, min(few, len(group)))...)
+			sets = append(sets, choices(group, min(few, len(group)))...)
 		}
-		out = slices.DeleteFunc(
-			out,
+		sets = slices.DeleteFunc(
+			sets,
 			func(s spec.Bitset) bool { return s.And(allowed).Count() < want },
 		)
-		if len(out) == 0 {
+		if len(sets) == 0 {
 			continue
 		}
-		idle := idleNodes(st)
+		idle := idleNodes(cluster)
 		slices.SortStableFunc(
-			out,
+			sets,
 			func(a, b spec.Bitset) int { return cmp.Compare(a.And(idle).Count(), b.And(idle).Count()) },
 		)
-		return out
+		return sets
 	}
 	return nil
 }
 
 // idleNodes are the usable nodes without a job.
-func idleNodes(st *state.State) spec.Bitset {
-	var out spec.Bitset
-	st.Nodes.Range(func(id uint64, node *state.Node) bool {
+func idleNodes(cluster *state.State) spec.Bitset {
+	var set spec.Bitset
+	cluster.Nodes.Range(func(id uint64, node *state.Node) bool {
 		if node.Usable() && len(node.Jobs) == 0 {
-			out = out.Set(int(id))
+			set = set.Set(int(id))
 		}
 		return true
 	})
-	return out
+	return set
 }
 
 // choices are the unions of every n of some sets; of all of them where there

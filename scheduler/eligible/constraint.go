@@ -229,8 +229,8 @@ func (p *featureParser) parseBracket(c *constraint) (match, error) {
 // Nodes is how many nodes the counts ask for together.
 func (c *constraint) Nodes() int64 {
 	var n int64
-	for _, f := range c.Counts {
-		n += f.n
+	for _, count := range c.Counts {
+		n += count.n
 	}
 	return n
 }

@@ -7,8 +7,8 @@ import (
 )
 
 // MissesDeadline tells a pending job that can no longer meet its deadline.
-func MissesDeadline(j *state.Job, now spec.Instant) bool {
-	return j.Spec.Time.Deadline != 0 && (now >= j.Spec.Time.Deadline || now > LatestStart(j))
+func MissesDeadline(job *state.Job, now spec.Instant) bool {
+	return job.Spec.Time.Deadline != 0 && (now >= job.Spec.Time.Deadline || now > LatestStart(job))
 }
 
 // LatestStart is the latest start with which a pending job meets its deadline.
@@ -20,6 +20,8 @@ func LatestStart(job *state.Job) spec.Instant {
 }
 
 // EndPending is the verdict on a job that never runs (again).
-func EndPending(j *state.Job, s spec.JobState, why spec.ReasonCode) *event.JobEnded {
-	return &event.JobEnded{UID: j.UID, Attempt: j.Attempt, State: s, Reason: spec.Reason{Code: why}}
+func EndPending(job *state.Job, jobState spec.JobState, why spec.ReasonCode) *event.JobEnded {
+	return &event.JobEnded{
+		UID: job.UID, Attempt: job.Attempt, State: jobState, Reason: spec.Reason{Code: why},
+	}
 }

@@ -6,9 +6,9 @@ import (
 )
 
 // IsUnsplit tells a task that is still part of its array's record.
-func IsUnsplit(st *state.State, a *state.Array, task int64) bool {
-	rec := st.Job(a.UID)
-	return rec != nil && rec.Tasks.Has(task)
+func IsUnsplit(cluster *state.State, array *state.Array, task int64) bool {
+	record := cluster.Job(array.UID)
+	return record != nil && record.Tasks.Has(task)
 }
 
 // DependencyState is what a dependency says now.
@@ -24,22 +24,22 @@ const (
 // until is when. What has failed once stays failed, also if a job that it
 // named is requeued and does well.
 func EvaluateDependency(
-	st *state.State,
+	cluster *state.State,
 	job *state.Job,
 	now spec.Instant,
 ) (v DependencyState, until spec.Instant) {
-	dep := job.Spec.Queue.Dependency
+	dependency := job.Spec.Queue.Dependency
 	switch {
-	case dep == nil:
+	case dependency == nil:
 		return Satisfied, 0
 	case job.Reason.Code == spec.ReasonDependencyNever:
 		return Unsatisfiable, 0
 	}
 	waiting, failed := 0, 0
-	for i := range dep.Terms {
-		v, at := term(st, job, &dep.Terms[i], now)
+	for i := range dependency.Terms {
+		v, at := term(cluster, job, &dependency.Terms[i], now)
 		switch {
-		case v == Satisfied && dep.Any:
+		case v == Satisfied && dependency.Any:
 			return Satisfied, 0
 		case v == Waiting:
 			waiting++
@@ -51,9 +51,9 @@ func EvaluateDependency(
 		}
 	}
 	switch {
-	case dep.Any && waiting > 0:
+	case dependency.Any && waiting > 0:
 		return Waiting, until
-	case dep.Any || failed > 0:
+	case dependency.Any || failed > 0:
 		return Unsatisfiable, 0
 	case waiting > 0:
 		return Waiting, until
@@ -63,8 +63,10 @@ func EvaluateDependency(
 
 // TermState says how one term of a dependency stands, for display:
 // "unfulfilled", "failed", or "" when it is satisfied.
-func TermState(st *state.State, job *state.Job, t *spec.DependencyTerm, now spec.Instant) string {
-	v, _ := term(st, job, t, now)
+func TermState(
+	cluster *state.State, job *state.Job, t *spec.DependencyTerm, now spec.Instant,
+) string {
+	v, _ := term(cluster, job, t, now)
 	switch {
 	case v == Satisfied:
 		return ""
@@ -75,33 +77,33 @@ func TermState(st *state.State, job *state.Job, t *spec.DependencyTerm, now spec
 }
 
 func term(
-	st *state.State,
+	cluster *state.State,
 	job *state.Job,
 	t *spec.DependencyTerm,
 	now spec.Instant,
 ) (DependencyState, spec.Instant) {
 	if t.Kind == spec.Singleton {
-		return judgeSingleton(st, job), 0
+		return judgeSingleton(cluster, job), 0
 	}
-	if array, ok := st.Arrays.Get(uint64(t.UID)); ok {
+	if array, ok := cluster.Arrays.Get(uint64(t.UID)); ok {
 		switch {
 		case t.Kind == spec.AfterCorr && job.Array != 0:
-			return corresponding(st, array, job), 0
+			return corresponding(cluster, array, job), 0
 		case t.Task == spec.NoTask && t.Kind == spec.After && t.Delay > 0:
-			return afterAll(st, array, t, now)
+			return afterAll(cluster, array, t, now)
 		case t.Task == spec.NoTask:
 			return wholeArray(array, t), 0
 		}
 		uid, split := array.Split.Get(uint64(t.Task))
 		switch {
 		case split:
-			return single(st.Job(uid), t, now)
-		case IsUnsplit(st, array, t.Task):
+			return single(cluster.Job(uid), t, now)
+		case IsUnsplit(cluster, array, t.Task):
 			return Waiting, 0
 		}
 		return judgeForgotten(t.Kind), 0
 	}
-	target := st.Job(t.UID)
+	target := cluster.Job(t.UID)
 	if target == nil {
 		return judgeForgotten(t.Kind), 0
 	}
@@ -162,7 +164,7 @@ func choose(ok bool) DependencyState {
 
 // afterAll is after:array+minutes: they count from the start of the last task.
 func afterAll(
-	st *state.State,
+	cluster *state.State,
 	array *state.Array,
 	t *spec.DependencyTerm,
 	now spec.Instant,
@@ -172,7 +174,7 @@ func afterAll(
 	}
 	last := spec.Instant(0)
 	array.Split.Range(func(_ uint64, uid spec.JobUID) bool {
-		if job := st.Job(uid); job != nil {
+		if job := cluster.Job(uid); job != nil {
 			last = max(last, job.Started)
 			if job.Started == 0 {
 				last = max(last, job.Ended)
@@ -217,14 +219,14 @@ func wholeArray(array *state.Array, t *spec.DependencyTerm) DependencyState {
 // corresponding is aftercorr between arrays: a task waits for the task of the
 // same index; without one it can never start. A record of several tasks waits
 // as long as any of them does; the pass asks again for each task.
-func corresponding(st *state.State, array *state.Array, job *state.Job) DependencyState {
+func corresponding(cluster *state.State, array *state.Array, job *state.Job) DependencyState {
 	check := func(task int64) DependencyState {
 		uid, ok := array.Split.Get(uint64(task))
 		switch {
 		case ok:
-			v, _ := single(st.Job(uid), &spec.DependencyTerm{Kind: spec.AfterOK}, 0)
+			v, _ := single(cluster.Job(uid), &spec.DependencyTerm{Kind: spec.AfterOK}, 0)
 			return v
-		case IsUnsplit(st, array, task):
+		case IsUnsplit(cluster, array, task):
 			return Waiting
 		}
 		return Unsatisfiable
@@ -247,16 +249,16 @@ func corresponding(st *state.State, array *state.Array, job *state.Job) Dependen
 }
 
 // judgeSingleton waits for all earlier jobs of the same user and name.
-func judgeSingleton(st *state.State, job *state.Job) DependencyState {
-	set, _ := st.Named.Get(state.NameKey(job.Spec.UID, job.Spec.Name))
+func judgeSingleton(cluster *state.State, job *state.Job) DependencyState {
+	set, _ := cluster.Named.Get(state.NameKey(job.Spec.UID, job.Spec.Name))
 	out := Satisfied
 	set.Range(func(uid uint64, _ struct{}) bool {
-		o := st.Job(spec.JobUID(uid))
-		if o == nil || uid >= uint64(job.UID) || o.Spec.UID != job.Spec.UID ||
-			o.Spec.Name != job.Spec.Name {
+		other := cluster.Job(spec.JobUID(uid))
+		if other == nil || uid >= uint64(job.UID) || other.Spec.UID != job.Spec.UID ||
+			other.Spec.Name != job.Spec.Name {
 			return uid < uint64(job.UID)
 		}
-		if job.Array != 0 && o.Array == job.Array {
+		if job.Array != 0 && other.Array == job.Array {
 			return true
 		}
 		out = Waiting
@@ -266,21 +268,21 @@ func judgeSingleton(st *state.State, job *state.Job) DependencyState {
 }
 
 // KillsInvalid tells whether a job whose dependency can never hold is ended.
-func KillsInvalid(cfg *spec.Config, j *state.Job) bool {
-	return j.Spec.Queue.KillInvalid.Or(cfg.Limits.KillInvalidDep)
+func KillsInvalid(config *spec.Config, job *state.Job) bool {
+	return job.Spec.Queue.KillInvalid.Or(config.Limits.KillInvalidDep)
 }
 
 // IsAwaited tells whether a pending job still has to learn how a job ended, so
 // that it must not be forgotten.
-func IsAwaited(st *state.State, job *state.Job) bool {
+func IsAwaited(cluster *state.State, job *state.Job) bool {
 	for _, key := range [...]spec.JobUID{job.UID, job.Array} {
-		set, ok := st.Waiters.Get(uint64(key))
+		set, ok := cluster.Waiters.Get(uint64(key))
 		if key == 0 || !ok {
 			continue
 		}
 		waits := false
 		set.Range(func(uid uint64, _ struct{}) bool {
-			waits = st.Job(spec.JobUID(uid)).Reason.Code != spec.ReasonDependencyNever
+			waits = cluster.Job(spec.JobUID(uid)).Reason.Code != spec.ReasonDependencyNever
 			return !waits
 		})
 		if waits {

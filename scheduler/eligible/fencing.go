@@ -6,24 +6,25 @@ import (
 )
 
 // FencingWait is why a job waits whose earlier attempt may still live, or nil.
-func FencingWait(st *state.State, j *state.Job) *spec.Reason {
-	if j.Unfenced == 0 || st.Config.RequeueUnfenced {
+func FencingWait(cluster *state.State, job *state.Job) *spec.Reason {
+	if job.Unfenced == 0 || cluster.Config.RequeueUnfenced {
 		return nil
 	}
 	reason := &spec.Reason{Code: spec.ReasonFencingWait}
 	bounded := true
-	for _, node := range st.UnfencedNodes(j.UID) {
+	for _, node := range cluster.UnfencedNodes(job.UID) {
 		if reason.Detail != "" {
 			reason.Detail += ","
 		}
 		reason.Detail += node.Spec.Name
-		for _, debt := range node.Unfenced {
-			if debt.UID != j.UID {
+		for i := range node.Unfenced {
+			debt := &node.Unfenced[i]
+			if debt.UID != job.UID {
 				continue
 			}
 			bounded = bounded && debt.Until != 0
-			if policy := st.FencingOf(debt.Partition); policy.Kind == spec.FenceProgram {
-				reason.Subject = policy.Program
+			if program := cluster.FenceProgram(node, debt); program != "" {
+				reason.Subject = program
 			}
 			reason.Until = max(reason.Until, debt.Until)
 		}

@@ -11,30 +11,30 @@ import (
 
 // CheckLicenses says which licence is short for a job that may last so long, or nil.
 func CheckLicenses(
-	st *state.State,
+	cluster *state.State,
 	jobSpec *spec.JobSpec,
 	now spec.Instant,
 	limit spec.Span,
 ) *spec.Reason {
-	_, r := ChooseLicenses(st, jobSpec, now, limit)
-	return r
+	_, reason := ChooseLicenses(cluster, jobSpec, now, limit)
+	return reason
 }
 
 // ChooseLicenses are the licences that a job gets if it starts now: all that it
 // asks for, or the first of those of which one is enough.
 func ChooseLicenses(
-	st *state.State,
+	cluster *state.State,
 	jobSpec *spec.JobSpec,
 	now spec.Instant,
 	limit spec.Span,
 ) ([]spec.Count, *spec.Reason) {
 	if !jobSpec.AnyLicense {
-		return jobSpec.Licenses, CheckLicenseList(st, jobSpec, jobSpec.Licenses, now, limit)
+		return jobSpec.Licenses, CheckLicenseList(cluster, jobSpec, jobSpec.Licenses, now, limit)
 	}
 	var first *spec.Reason
 	for i := range jobSpec.Licenses {
 		one := jobSpec.Licenses[i : i+1]
-		reason := CheckLicenseList(st, jobSpec, one, now, limit)
+		reason := CheckLicenseList(cluster, jobSpec, one, now, limit)
 		if reason == nil {
 			return one, nil
 		}
@@ -48,20 +48,20 @@ func ChooseLicenses(
 // CheckLicenseList says which of some licences there are not enough of for a job. What
 // a reservation keeps that the job is not in is used while it lasts.
 func CheckLicenseList(
-	st *state.State,
+	cluster *state.State,
 	jobSpec *spec.JobSpec,
 	list []spec.Count,
 	now spec.Instant,
 	limit spec.Span,
 ) *spec.Reason {
 	for _, l := range list {
-		total, used := st.LicenseTotal(
+		total, used := cluster.LicenseTotal(
 			l.Name,
 		), Amount(
-			st.Licenses,
+			cluster.Licenses,
 			l.Name,
 		)+keptLicences(
-			st,
+			cluster,
 			jobSpec,
 			l.Name,
 			now,
@@ -83,24 +83,24 @@ func CheckLicenseList(
 // keptLicences is how many of a licence reservations keep from a job at some
 // time between two instants, beside those that the jobs in them hold.
 func keptLicences(
-	st *state.State,
+	cluster *state.State,
 	jobSpec *spec.JobSpec,
 	name string,
 	from, to spec.Instant,
 ) int64 {
 	var kept int64
-	for i := range st.Reservations {
-		reservation := &st.Reservations[i]
+	for i := range cluster.Reservations {
+		reservation := &cluster.Reservations[i]
 		n := Amount(reservation.Licenses, name)
 		if n == 0 ||
 			slices.Contains(strings.Split(jobSpec.Place.Reservation, ","), reservation.Name) ||
 			!slices.ContainsFunc(timeline.Windows(reservation, from), func(w timeline.Window) bool { return w.From < to && from < w.To }) {
 			continue
 		}
-		st.Active.Range(func(uid uint64, _ struct{}) bool {
-			if j := st.Job(spec.JobUID(uid)); j.State.Active() &&
-				j.Alloc.Reservation == reservation.Name {
-				n -= Amount(j.Alloc.Licenses, name)
+		cluster.Active.Range(func(uid uint64, _ struct{}) bool {
+			if job := cluster.Job(spec.JobUID(uid)); job.State.Active() &&
+				job.Alloc.Reservation == reservation.Name {
+				n -= Amount(job.Alloc.Licenses, name)
 			}
 			return true
 		})
@@ -111,9 +111,9 @@ func keptLicences(
 
 func Amount(list []spec.Count, name string) int64 {
 	var n int64
-	for _, c := range list {
-		if c.Name == name {
-			n += c.N
+	for _, count := range list {
+		if count.Name == name {
+			n += count.N
 		}
 	}
 	return n

@@ -24,20 +24,20 @@ type NodeSet struct {
 
 // Options are what the choice of nodes has to observe.
 func (n *NodeSet) Options(
-	cfg *spec.Config,
+	config *spec.Config,
 	part *spec.PartitionSpec,
 	jobSpec *spec.JobSpec,
 	all Trees,
 ) place.Options {
 	return place.Options{
 		Must:          n.Must,
-		LLN:           cfg.Sched.LLN || part.LLN,
+		LLN:           config.Sched.LLN || part.LLN,
 		OneOf:         n.oneOf,
 		Quotas:        n.quotas,
 		Prefer:        n.prefer,
 		Contiguous:    jobSpec.Place.Contiguous,
 		Spread:        jobSpec.Place.Spread,
-		Tree:          all.treeFor(cfg, part, jobSpec),
+		Tree:          all.treeFor(config, part, jobSpec),
 		Segment:       n.segment,
 		BlockOf:       n.blockOf,
 		ApartSegments: n.apartSeg,
@@ -47,92 +47,92 @@ func (n *NodeSet) Options(
 // AllowedNodes applies --nodelist, --exclude, --constraint and --prefer to a
 // partition.
 func AllowedNodes(
-	st *state.State,
+	cluster *state.State,
 	partition *state.Partition,
 	jobSpec *spec.JobSpec,
 ) (NodeSet, error) {
-	out := NodeSet{Set: partition.Nodes}
+	set := NodeSet{Set: partition.Nodes}
 	if jobSpec.Pods != nil {
-		out.Set = partition.Nodes.And(admitting(st, jobSpec.Pods.Admits))
-		if out.Set.Empty() {
-			return out, spec.Refuse(
+		set.Set = partition.Nodes.And(admitting(cluster, jobSpec.Pods.Admits))
+		if set.Set.Empty() {
+			return set, spec.Refuse(
 				spec.CodeNodeConfigUnavailable,
 				"no node of the partition admits the pods (labels, affinity, taints, cordons)",
 			)
 		}
 	}
-	must, err := named(st, jobSpec.Place.Nodes)
+	must, err := named(cluster, jobSpec.Place.Nodes)
 	if err != nil {
-		return out, err
+		return set, err
 	}
 	if len(must.AndNot(partition.Nodes).Members()) > 0 {
-		return out, spec.Refuse(spec.CodeNodesNotInPartition, "")
+		return set, spec.Refuse(spec.CodeNodesNotInPartition, "")
 	}
-	out.Must = must
-	exclude, err := named(st, jobSpec.Place.Exclude)
+	set.Must = must
+	exclude, err := named(cluster, jobSpec.Place.Exclude)
 	if err != nil {
-		return out, err
+		return set, err
 	}
 	if !exclude.Empty() {
-		out.Set = out.Set.AndNot(exclude)
-		if must.Intersects(exclude) || (out.Set.Empty() && !partition.Nodes.Empty()) {
-			return out, spec.Refuse(
+		set.Set = set.Set.AndNot(exclude)
+		if must.Intersects(exclude) || (set.Set.Empty() && !partition.Nodes.Empty()) {
+			return set, spec.Refuse(
 				spec.CodeNodeConfigUnavailable,
 				"the nodes asked for are excluded",
 			)
 		}
 	}
 	if jobSpec.Place.Constraint != "" {
-		if err := out.applyConstraint(st, jobSpec.Place.Constraint); err != nil {
-			return out, err
+		if err := set.applyConstraint(cluster, jobSpec.Place.Constraint); err != nil {
+			return set, err
 		}
 	}
 	if jobSpec.Place.Switches > 0 {
-		out.Switches, err = leafSets(st, partition.Spec, out.Set, int(jobSpec.Place.Switches))
+		set.Switches, err = leafSets(cluster, partition.Spec, set.Set, int(jobSpec.Place.Switches))
 		if err != nil {
-			return out, err
+			return set, err
 		}
 	}
 	if size := &jobSpec.Size; size.SocketsPerNode > 0 || size.CoresPerSocket > 0 {
-		out.Set = nodesShaped(st, out.Set, size)
-		if len(out.Must.AndNot(out.Set).Members()) > 0 {
-			return out, spec.Refuse(
+		set.Set = nodesShaped(cluster, set.Set, size)
+		if len(set.Must.AndNot(set.Set).Members()) > 0 {
+			return set, spec.Refuse(
 				spec.CodeNodeConfigUnavailable,
 				"a node that is asked for has fewer sockets, or cores on each, than are asked for",
 			)
 		}
 	}
-	if err := out.inBlocks(st, partition.Spec, jobSpec); err != nil {
-		return out, err
+	if err := set.inBlocks(cluster, partition.Spec, jobSpec); err != nil {
+		return set, err
 	}
 	if jobSpec.Place.Prefer != "" {
 		c, err := ParseConstraint(jobSpec.Place.Prefer)
 		if err != nil {
-			return out, err
+			return set, err
 		}
 		if len(c.Counts)+len(c.OneOf) > 0 {
-			return out, spec.Refuse(
+			return set, spec.Refuse(
 				spec.CodeInvalidFeature,
 				"--prefer takes no counts and no brackets",
 			)
 		}
-		out.prefer = nodesHaving(st, out.Set, c.All)
+		set.prefer = nodesHaving(cluster, set.Set, c.All)
 	}
-	return out, nil
+	return set, nil
 }
 
 // applyConstraint applies a --constraint.
-func (n *NodeSet) applyConstraint(st *state.State, expr string) error {
+func (n *NodeSet) applyConstraint(cluster *state.State, expr string) error {
 	c, err := ParseConstraint(expr)
 	if err != nil {
 		return err
 	}
-	with := nodesHaving(st, n.Set, c.All)
+	with := nodesHaving(cluster, n.Set, c.All)
 	for _, m := range c.OneOf {
-		n.oneOf = append(n.oneOf, nodesHaving(st, with, m))
+		n.oneOf = append(n.oneOf, nodesHaving(cluster, with, m))
 	}
 	for _, feature := range c.Counts {
-		quota := place.Quota{Nodes: nodesHaving(st, with, feature.match), N: feature.n}
+		quota := place.Quota{Nodes: nodesHaving(cluster, with, feature.match), N: feature.n}
 		if int64(quota.Nodes.Count()) < quota.N && !n.Set.Empty() {
 			return spec.Refuse(spec.CodeInvalidFeature, "")
 		}
@@ -152,10 +152,10 @@ func (n *NodeSet) applyConstraint(st *state.State, expr string) error {
 }
 
 // nodesHaving are the nodes of a set whose features match. It is never nil.
-func nodesHaving(st *state.State, set spec.Bitset, m match) spec.Bitset {
+func nodesHaving(cluster *state.State, set spec.Bitset, m match) spec.Bitset {
 	with := make(spec.Bitset, max(len(set), 1))
 	for id := set.Next(0); id >= 0; id = set.Next(id + 1) {
-		if n := st.NodeByID(spec.NodeID(id)); n != nil && m(n.Spec.Features) {
+		if n := cluster.NodeByID(spec.NodeID(id)); n != nil && m(n.Spec.Features) {
 			with.Set(id)
 		}
 	}
@@ -164,21 +164,21 @@ func nodesHaving(st *state.State, set spec.Bitset, m match) spec.Bitset {
 
 // admitting are the nodes of a list that there are. Kubernetes may name one that the
 // ledger does not have.
-func admitting(st *state.State, expr string) spec.Bitset {
+func admitting(cluster *state.State, expr string) spec.Bitset {
 	names, err := hostlist.Expand(expr)
 	if err != nil {
 		return nil // nothing was accepted that cannot be read
 	}
-	var out spec.Bitset
+	var set spec.Bitset
 	for _, name := range names {
-		if node := st.Node(name); node != nil {
-			out = out.Set(int(node.ID))
+		if node := cluster.Node(name); node != nil {
+			set = set.Set(int(node.ID))
 		}
 	}
-	return out
+	return set
 }
 
-func named(st *state.State, expr string) (spec.Bitset, error) {
+func named(cluster *state.State, expr string) (spec.Bitset, error) {
 	if expr == "" {
 		return nil, nil
 	}
@@ -186,25 +186,25 @@ func named(st *state.State, expr string) (spec.Bitset, error) {
 	if err != nil {
 		return nil, spec.Refuse(spec.CodeInvalidNodeName, err.Error())
 	}
-	var out spec.Bitset
+	var set spec.Bitset
 	for _, name := range names {
-		node := st.Node(name)
+		node := cluster.Node(name)
 		if node == nil {
 			return nil, spec.Refuse(spec.CodeInvalidNodeName, "")
 		}
-		out = out.Set(int(node.ID))
+		set = set.Set(int(node.ID))
 	}
-	return out, nil
+	return set, nil
 }
 
 // nodesShaped are the nodes of a set with as many sockets, and cores on each, as a
 // job asks for. It is never nil.
-func nodesShaped(st *state.State, set spec.Bitset, size *spec.Size) spec.Bitset {
+func nodesShaped(cluster *state.State, set spec.Bitset, size *spec.Size) spec.Bitset {
 	with := make(spec.Bitset, max(len(set), 1))
 	for id := set.Next(0); id >= 0; id = set.Next(id + 1) {
-		n := st.NodeByID(spec.NodeID(id))
-		if n != nil && max(n.Spec.Sockets, 1) >= int64(size.SocketsPerNode) &&
-			max(n.Spec.CoresPerSocket, 1) >= int64(size.CoresPerSocket) {
+		node := cluster.NodeByID(spec.NodeID(id))
+		if node != nil && max(node.Spec.Sockets, 1) >= int64(size.SocketsPerNode) &&
+			max(node.Spec.CoresPerSocket, 1) >= int64(size.CoresPerSocket) {
 			with.Set(id)
 		}
 	}

@@ -28,14 +28,14 @@ type Rejection struct {
 
 // CheckPartition says what keeps a job out of a partition, or nil.
 func CheckPartition(
-	st *state.State,
+	cluster *state.State,
 	partition *state.Partition,
 	jobSpec *spec.JobSpec,
 	demand *place.Demand,
 ) *Rejection {
 	ps := partition.Spec
-	cfg := st.Config
-	own := st.Policy.FindQOS(jobSpec.QOS)
+	config := cluster.Config
+	own := cluster.Policy.FindQOS(jobSpec.QOS)
 	who := partition.Subject
 	free := func(flag string) bool { return own != nil && own.HasFlag(flag) }
 	access := func(code spec.Code, detail string) *Rejection {
@@ -92,7 +92,7 @@ func CheckPartition(
 	}
 	most := ps.MaxMemPerNode
 	if most == 0 {
-		most = cfg.Limits.MaxMemPerNode
+		most = config.Limits.MaxMemPerNode
 	}
 	if most > 0 && demand.MemPerNode > most {
 		return &Rejection{
@@ -114,31 +114,31 @@ func over(limit, most spec.Span) bool { return most != 0 && limit > most }
 // ResolveDemand resolves a request in a partition. A job that names no time limit
 // gets the partition's default, but no more than MaxWall allows.
 func ResolveDemand(
-	st *state.State,
+	cluster *state.State,
 	partition *state.Partition,
 	jobSpec *spec.JobSpec,
 	bound *limits.Bound,
 ) place.Demand {
-	demand := ResolveRequest(st, partition, jobSpec, bound.Wall())
+	demand := ResolveRequest(cluster, partition, jobSpec, bound.Wall())
 	if IsElastic(&demand) {
-		RaiseMinNodes(st, partition, &demand)
+		RaiseMinNodes(cluster, partition, &demand)
 	}
 	return demand
 }
 
 // IsElastic tells that how many nodes a demand takes depends on those there are.
-func IsElastic(d *place.Demand) bool {
-	return d.Grow > 0 || d.MaxNodes > d.MinNodes && !d.Overcommit
+func IsElastic(demand *place.Demand) bool {
+	return demand.Grow > 0 || demand.MaxNodes > demand.MinNodes && !demand.Overcommit
 }
 
 // ResolveRequest is a demand as far as it does not depend on the nodes there are.
 func ResolveRequest(
-	st *state.State,
+	cluster *state.State,
 	partition *state.Partition,
 	jobSpec *spec.JobSpec,
 	most spec.Span,
 ) place.Demand {
-	demand := place.Resolve(st.Config, partition.Spec, jobSpec)
+	demand := place.Resolve(cluster.Config, partition.Spec, jobSpec)
 	if jobSpec.Time.Limit == 0 && most > 0 {
 		demand.Limit = min(demand.Limit, most)
 	}
@@ -167,14 +167,14 @@ func nodesOfCounts(demand *place.Demand, expr string) {
 
 // RaiseMinNodes raises the least number of nodes to what the largest node of
 // the partition leaves possible.
-func RaiseMinNodes(st *state.State, partition *state.Partition, demand *place.Demand) {
+func RaiseMinNodes(cluster *state.State, partition *state.Partition, demand *place.Demand) {
 	if demand.Grow > 0 {
-		growForGPUs(st, partition, demand)
+		growForGPUs(cluster, partition, demand)
 		return
 	}
 	most := int64(0)
 	for id := partition.Nodes.Next(0); id >= 0; id = partition.Nodes.Next(id + 1) {
-		if node := st.NodeByID(spec.NodeID(id)); node != nil {
+		if node := cluster.NodeByID(spec.NodeID(id)); node != nil {
 			most = max(most, node.CPUs/demand.CPUsPerTask)
 			if most >= demand.Tasks {
 				return
@@ -192,17 +192,17 @@ func RaiseMinNodes(st *state.State, partition *state.Partition, demand *place.De
 // growForGPUs gives a demand for GPUs of the whole job the fewest nodes whose GPUs,
 // with the CPUs and the memory that go with them, are enough together. A demand that
 // no number of nodes satisfies stays as it is, and is refused for what one node lacks.
-func growForGPUs(st *state.State, partition *state.Partition, demand *place.Demand) {
+func growForGPUs(cluster *state.State, partition *state.Partition, demand *place.Demand) {
 	needed := int64(0)
-	for _, c := range demand.PerJob {
-		if c.Name == "gpu" {
-			needed += c.N
+	for _, count := range demand.PerJob {
+		if count.Name == "gpu" {
+			needed += count.N
 		}
 	}
-	shapes := place.Shapes{Caps: place.Caps(st)}
+	shapes := place.Shapes{Caps: place.Caps(cluster)}
 	var rooms []int64
 	for id := partition.Nodes.Next(0); id >= 0; id = partition.Nodes.Next(id + 1) {
-		node := st.NodeByID(spec.NodeID(id))
+		node := cluster.NodeByID(spec.NodeID(id))
 		if node == nil {
 			continue
 		}
@@ -249,18 +249,19 @@ func MinimumTRES(
 
 // CheckStartable says that a partition starts nothing, or that what a job was
 // accepted under is gone.
-func CheckStartable(st *state.State, p *state.Partition, job *state.Job) *spec.Reason {
-	switch who := p.Subject; {
-	case p.Spec.State == spec.PartitionDown:
+func CheckStartable(cluster *state.State, partition *state.Partition, job *state.Job) *spec.Reason {
+	switch who := partition.Subject; {
+	case partition.Spec.State == spec.PartitionDown:
 		return &spec.Reason{Code: spec.ReasonPartitionDown, Subject: who}
-	case p.Spec.State == spec.PartitionInactive:
+	case partition.Spec.State == spec.PartitionInactive:
 		return &spec.Reason{Code: spec.ReasonPartitionInactive, Subject: who}
-	case st.Config.Enforce.Associations && st.Policy.Assoc(job.Assoc) == nil:
+	case cluster.Config.Enforce.Associations && cluster.Policy.Assoc(job.Assoc) == nil:
 		return &spec.Reason{Code: spec.ReasonInvalidAccount, Subject: "assoc/" +
 			job.Spec.Account + "/" + job.Spec.User}
-	case job.Spec.QOS != "" && st.Policy.FindQOS(job.Spec.QOS) == nil:
+	case job.Spec.QOS != "" && cluster.Policy.FindQOS(job.Spec.QOS) == nil:
 		return &spec.Reason{Code: spec.ReasonInvalidQOS, Subject: "qos/" + job.Spec.QOS}
-	case st.Config.Enforce.QOS && job.Spec.QOS != "" && !slices.Contains(AllowedQOS(st.Policy, job.Assoc), job.Spec.QOS):
+	case cluster.Config.Enforce.QOS && job.Spec.QOS != "" &&
+		!slices.Contains(AllowedQOS(cluster.Policy, job.Assoc), job.Spec.QOS):
 		return &spec.Reason{
 			Code:    spec.ReasonInvalidQOS,
 			Subject: "qos/" + job.Spec.QOS,

@@ -8,26 +8,26 @@ import (
 
 // CheckPowerLimit says that too many nodes would be powered up if those of an
 // allocation were, or nil.
-func CheckPowerLimit(st *state.State, allocation *spec.Allocation) *spec.Reason {
-	if st.Config.Power == nil || st.Config.Power.MaxUp == 0 {
+func CheckPowerLimit(cluster *state.State, allocation *spec.Allocation) *spec.Reason {
+	if cluster.Config.Power == nil || cluster.Config.Power.MaxUp == 0 {
 		return nil
 	}
 	asleep, up := int64(0), int64(0)
 	for i := range allocation.Nodes {
-		if n := st.NodeByID(allocation.Nodes[i].ID); n != nil && n.Power == event.PoweredDown {
+		if n := cluster.NodeByID(allocation.Nodes[i].ID); n != nil && n.Power == event.PoweredDown {
 			asleep++
 		}
 	}
 	if asleep == 0 {
 		return nil
 	}
-	st.Nodes.Range(func(_ uint64, node *state.Node) bool {
+	cluster.Nodes.Range(func(_ uint64, node *state.Node) bool {
 		if node.Power != event.PoweredDown && !node.Removed {
 			up++
 		}
 		return true
 	})
-	if most := int64(st.Config.Power.MaxUp); up+asleep > most {
+	if most := int64(cluster.Config.Power.MaxUp); up+asleep > most {
 		return &spec.Reason{
 			Code:  "MaxPoweredUpNodes",
 			TRES:  "node",

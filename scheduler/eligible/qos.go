@@ -29,10 +29,10 @@ func InQOS(j *state.Job, name string) *state.Job {
 const DefaultQOS = "normal"
 
 // AllowedQOS are the QOS that an association may use.
-func AllowedQOS(pol *state.Policy, assoc uint32) []string {
-	for _, a := range pol.Chain(assoc) {
-		if len(a.QOS) > 0 {
-			return a.QOS
+func AllowedQOS(policy *state.Policy, assoc uint32) []string {
+	for _, association := range policy.Chain(assoc) {
+		if len(association.QOS) > 0 {
+			return association.QOS
 		}
 	}
 	return []string{DefaultQOS}
@@ -40,9 +40,10 @@ func AllowedQOS(pol *state.Policy, assoc uint32) []string {
 
 // QOSToTry are the QOS that jobs of an association may name, but for those that
 // need a reservation or refuse what could wait.
-func QOSToTry(st *state.State, assoc uint32) []string {
-	return slices.DeleteFunc(slices.Clone(AllowedQOS(st.Policy, assoc)), func(name string) bool {
-		q := st.Policy.FindQOS(name)
-		return q == nil || q.HasFlag("RequiresReservation") || q.HasFlag("DenyOnLimit")
-	})
+func QOSToTry(cluster *state.State, assoc uint32) []string {
+	return slices.DeleteFunc(slices.Clone(AllowedQOS(cluster.Policy, assoc)),
+		func(name string) bool {
+			qos := cluster.Policy.FindQOS(name)
+			return qos == nil || qos.HasFlag("RequiresReservation") || qos.HasFlag("DenyOnLimit")
+		})
 }

@@ -12,36 +12,38 @@ import (
 // the empty one is the cluster's.
 type Trees map[string]*place.Tree
 
-func BuildTrees(st *state.State) Trees {
-	out := Trees{"": treeOf(st, st.Config.Topology)}
-	for i := range st.Config.Topologies {
-		t := &st.Config.Topologies[i]
-		out[t.Name] = treeOf(st, t.Switches)
+func BuildTrees(cluster *state.State) Trees {
+	trees := Trees{"": treeOf(cluster, cluster.Config.Topology)}
+	for i := range cluster.Config.Topologies {
+		topology := &cluster.Config.Topologies[i]
+		trees[topology.Name] = treeOf(cluster, topology.Switches)
 	}
-	if name := st.Config.TopologyName; name != "" {
-		out[name] = out[""]
+	if name := cluster.Config.TopologyName; name != "" {
+		trees[name] = trees[""]
 	}
-	return out
+	return trees
 }
 
 // treeFor is the tree that counts for a job in a partition; nil: none does.
 func (t Trees) treeFor(
-	cfg *spec.Config,
+	config *spec.Config,
 	part *spec.PartitionSpec,
 	jobSpec *spec.JobSpec,
 ) *place.Tree {
-	if cfg.Sched.TopoOptional && jobSpec.Place.Switches == 0 {
+	if config.Sched.TopoOptional && jobSpec.Place.Switches == 0 {
 		return nil
 	}
 	return t[part.Topology]
 }
 
 // treeOf is a tree of switches with its nodes as sets; nil without switches.
-func treeOf(st *state.State, list []spec.Switch) *place.Tree {
+func treeOf(cluster *state.State, list []spec.Switch) *place.Tree {
 	if len(list) == 0 {
 		return nil
 	}
-	tree := &place.Tree{LeafOf: make([]int32, len(st.NodeIDs)), Evenly: st.Config.Sched.Dragonfly}
+	tree := &place.Tree{
+		LeafOf: make([]int32, len(cluster.NodeIDs)), Evenly: cluster.Config.Sched.Dragonfly,
+	}
 	for i := range tree.LeafOf {
 		tree.LeafOf[i] = -1
 	}
@@ -51,7 +53,7 @@ func treeOf(st *state.State, list []spec.Switch) *place.Tree {
 		s := &list[i]
 		sw := place.Switch{Level: int(s.Level)}
 		for _, name := range s.Nodes {
-			id, ok := st.NodeIDs[name]
+			id, ok := cluster.NodeIDs[name]
 			if !ok {
 				continue
 			}
@@ -80,17 +82,14 @@ const maxLeafSets = 256
 // leafSets are the sets of nodes below every choice of n leaf switches of a
 // partition.
 func leafSets(
-	st *state.State,
+	cluster *state.State,
 	part *spec.PartitionSpec,
 	allowed spec.Bitset,
 	n int,
 ) ([]spec.Bitset, error) {
-	tree := treeOf(st, st.Config.TopologyOf(part).Switches)
+	tree := treeOf(cluster, cluster.Config.TopologyOf(part).Switches)
 	if tree == nil {
-		return nil, spec.Refuse(
-			spec.CodeDisabled,
-			"--switches needs to know the switches: TopologyPlugin=topology/tree and topology.conf",
-		)
+		return nil, nil // without switches all nodes are equally near
 	}
 	var leaves []spec.Bitset
 	for _, s := range tree.Switches {
@@ -101,12 +100,12 @@ func leafSets(
 	if n >= len(leaves) {
 		return nil, nil // any choice will do
 	}
-	var out []spec.Bitset
+	var sets []spec.Bitset
 	var choose func(from, left int, have spec.Bitset) bool
 	choose = func(from, left int, have spec.Bitset) bool {
 		if left == 0 {
-			out = append(out, have)
-			return len(out) <= maxLeafSets
+			sets = append(sets, have)
+			return len(sets) <= maxLeafSets
 		}
 		for i := from; i+left <= len(leaves); i++ {
 			if !choose(i+1, left-1, have.Or(leaves[i])) {
@@ -126,7 +125,7 @@ func leafSets(
 			),
 		)
 	}
-	return out, nil
+	return sets, nil
 }
 
 // CombineSets combines two choices of sets: one of each.

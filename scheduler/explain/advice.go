@@ -35,30 +35,30 @@ type change struct {
 // each kind of change the largest request that starts now, or else the largest
 // that starts as early as half of it would. Where the change costs the job its place in the
 // queue, or the job waits in several partitions or QOS, a whole pass confirms it.
-func adviseJob(v *view.View, job *state.Job, now spec.Instant) ([]Advice, error) {
+func adviseJob(snapshot *view.View, job *state.Job, now spec.Instant) ([]Advice, error) {
 	a := advisor{
-		v:    v,
+		v:    snapshot,
 		jobs: []*state.Job{job},
-		now:  max(now, v.State.At),
-		opt:  scheduler.PassOptions{Plan: v.Plan},
+		now:  max(now, snapshot.State.At),
+		opt:  scheduler.PassOptions{Plan: snapshot.Plan},
 	}
 	if job.Het != nil {
-		a.jobs = v.State.Components(job)
+		a.jobs = snapshot.State.Components(job)
 	}
 	leader := a.jobs[0]
 	var err error
-	a.x, err = scheduler.Explore(v.State, now, leader.UID, a.opt)
+	a.x, err = scheduler.Explore(snapshot.State, now, leader.UID, a.opt)
 	if err != nil || a.x == nil {
 		return nil, err
 	}
-	for _, c := range a.jobs {
-		a.asks = append(a.asks, c.Spec)
+	for _, component := range a.jobs {
+		a.asks = append(a.asks, component.Spec)
 	}
 	planned, _, reason := a.findStart(a.asks, spec.FarFuture)
 	if reason == nil && planned <= now {
 		return nil, nil // the next pass starts it
 	}
-	if pl := v.Plan.Of(leader.UID); pl != nil {
+	if pl := snapshot.Plan.Of(leader.UID); pl != nil {
 		a.planned = pl.Start
 	} else if reason == nil {
 		a.planned = planned
@@ -98,8 +98,8 @@ const maxComponents = 4
 
 // tryAll tries every change: of the job, or of each component alone.
 func (a *advisor) tryAll() {
-	for i, j := range a.jobs[:min(len(a.jobs), maxComponents)] {
-		for _, c := range a.listChanges(j) {
+	for i, job := range a.jobs[:min(len(a.jobs), maxComponents)] {
+		for _, c := range a.listChanges(job) {
 			a.tryChange(c, i)
 		}
 	}
@@ -107,8 +107,8 @@ func (a *advisor) tryAll() {
 		return
 	}
 	most := spec.Span(0) // what they hold together they need as long as the longest of them
-	for _, j := range a.jobs {
-		most = max(most, a.limitOf(j))
+	for _, job := range a.jobs {
+		most = max(most, a.limitOf(job))
 	}
 	if c := a.askShorter(most); c != nil {
 		a.tryChange(*c, everyPart)
@@ -130,7 +130,7 @@ func (a *advisor) findStart(
 }
 
 // applyChange applies a change to a copy of what one component asks for, or every one.
-func (a *advisor) applyChange(c change, v int64, of int) (asks []*spec.JobSpec, text string) {
+func (a *advisor) applyChange(c change, value int64, of int) (asks []*spec.JobSpec, text string) {
 	asks = slices.Clone(a.asks)
 	for i := range asks {
 		if of != everyPart && of != i {
@@ -139,7 +139,7 @@ func (a *advisor) applyChange(c change, v int64, of int) (asks []*spec.JobSpec, 
 		jobSpec := *asks[i]
 		jobSpec.Queue.Array = nil // one task of an array is what would start
 		limit := jobSpec.Time.Limit
-		text = c.make(&jobSpec, v)
+		text = c.make(&jobSpec, value)
 		if of == everyPart && limit != 0 {
 			jobSpec.Time.Limit = min(jobSpec.Time.Limit, limit)
 		}
@@ -161,8 +161,8 @@ func (a *advisor) tryChange(c change, of int) {
 	}
 	start := func(v int64, until spec.Instant) (spec.Instant, bool) {
 		asks, _ := a.applyChange(c, v, of)
-		at, _, r := a.findStart(asks, until)
-		return at, r == nil
+		at, _, reason := a.findStart(asks, until)
+		return at, reason == nil
 	}
 	low, high := int64(1), c.most+1 // low starts then, high is what was asked for
 	at, ok := start(low, a.now)
@@ -185,8 +185,8 @@ func (a *advisor) tryChange(c change, of int) {
 }
 
 // testChange keeps a change that starts at least a minute earlier.
-func (a *advisor) testChange(c change, v int64, until spec.Instant, of int) {
-	asks, text := a.applyChange(c, v, of)
+func (a *advisor) testChange(c change, value int64, until spec.Instant, of int) {
+	asks, text := a.applyChange(c, value, of)
 	start, nodes, reason := a.findStart(asks, until)
 	if reason != nil || (a.planned != 0 && start.Add(spec.Minute) > a.planned) {
 		return
@@ -238,8 +238,8 @@ func (a *advisor) isDoubtful(asks []*spec.JobSpec) bool {
 
 // limitOf is a job's time limit, or what its partition gives it.
 func (a *advisor) limitOf(job *state.Job) spec.Span {
-	if p := a.v.State.Parts.Find(job.Partition()); p != nil {
-		return p.Spec.TimeLimit(job.Spec.Time.Limit)
+	if partition := a.v.State.Parts.Find(job.Partition()); partition != nil {
+		return partition.Spec.TimeLimit(job.Spec.Time.Limit)
 	}
 	return job.Spec.Time.Limit
 }
@@ -262,24 +262,24 @@ func (a *advisor) askShorter(limit spec.Span) *change {
 // listChanges lists the ways in which a job, or a component, could ask for less.
 func (a *advisor) listChanges(job *state.Job) []change {
 	jobSpec, size := job.Spec, &job.Spec.Size
-	var out []change
+	var changes []change
 	if c := a.askShorter(a.limitOf(job)); c != nil {
-		out = append(out, *c)
+		changes = append(changes, *c)
 	}
-	out = append(out, a.askSmaller(job)...)
+	changes = append(changes, a.askSmaller(job)...)
 	for i, list := range [...][]spec.Count{size.PerNode, size.PerJob, size.PerTask} {
 		for k, count := range list {
 			if count.N > 1 {
-				out = append(out, fewerGRES(i, k, count))
+				changes = append(changes, fewerGRES(i, k, count))
 			}
 			if count.Type != "" && len(list) == 1 {
-				out = append(out, anyType(i, count))
+				changes = append(changes, anyType(i, count))
 			}
 		}
 	}
 	for i, l := range jobSpec.Licenses {
 		if l.N > 1 && !jobSpec.AnyLicense {
-			out = append(out, change{l.N - 1, func(jobSpec *spec.JobSpec, v int64) string {
+			changes = append(changes, change{l.N - 1, func(jobSpec *spec.JobSpec, v int64) string {
 				jobSpec.Licenses = slices.Clone(jobSpec.Licenses)
 				jobSpec.Licenses[i].N = v
 				return "--licenses=" + countsText(jobSpec.Licenses)
@@ -301,62 +301,63 @@ func (a *advisor) listChanges(job *state.Job) []change {
 		{jobSpec.Place.Sharing >= spec.Exclusive && jobSpec.Place.Sharing <= spec.ExclusiveTopo, "without --exclusive", func(jobSpec *spec.JobSpec) { jobSpec.Place.Sharing = spec.ShareDefault }},
 	} {
 		if drop.used {
-			out = append(out, change{0, func(jobSpec *spec.JobSpec, _ int64) string {
+			changes = append(changes, change{0, func(jobSpec *spec.JobSpec, _ int64) string {
 				drop.make(jobSpec)
 				return drop.text
 			}})
 		}
 	}
-	return append(append(out, a.otherPartitions(job)...), a.otherQOS(job)...)
+	return append(append(changes, a.otherPartitions(job)...), a.otherQOS(job)...)
 }
 
 // countsText writes a list of counts as an option takes it.
 func countsText(list []spec.Count) string {
 	out := make([]string, len(list))
-	for i, c := range list {
-		out[i] = fmt.Sprintf("%s:%d", c.Name, c.N)
+	for i, count := range list {
+		out[i] = fmt.Sprintf("%s:%d", count.Name, count.N)
 	}
 	return strings.Join(out, ",")
 }
 
 // otherQOS are the further QOS that the user may ask for, up to a handful.
 func (a *advisor) otherQOS(job *state.Job) []change {
-	var out []change
+	var changes []change
 	for _, name := range scheduler.QOSToTry(a.v.State, job.Assoc) {
-		if name == job.Spec.QOS || slices.Contains(job.Spec.QOSes, name) || len(out) == maxAdvice {
+		if name == job.Spec.QOS || slices.Contains(job.Spec.QOSes, name) ||
+			len(changes) == maxAdvice {
 			continue
 		}
-		out = append(out, change{0, func(jobSpec *spec.JobSpec, _ int64) string {
+		changes = append(changes, change{0, func(jobSpec *spec.JobSpec, _ int64) string {
 			jobSpec.QOS, jobSpec.QOSes = name, nil
 			return "--qos=" + name
 		}})
 	}
-	return out
+	return changes
 }
 
 // askSmaller are changes of nodes, tasks, CPUs and memory.
 func (a *advisor) askSmaller(job *state.Job) []change {
-	var out []change
+	var changes []change
 	size := &job.Spec.Size
 	if n := int64(size.MinNodes); n > 1 {
-		out = append(out, change{n - 1, func(jobSpec *spec.JobSpec, v int64) string {
-			jobSpec.Size.MinNodes, jobSpec.Size.MaxNodes = uint32(v), uint32(v)
-			text := fmt.Sprintf("--nodes=%d", v)
+		changes = append(changes, change{n - 1, func(jobSpec *spec.JobSpec, value int64) string {
+			jobSpec.Size.MinNodes, jobSpec.Size.MaxNodes = uint32(value), uint32(value)
+			text := fmt.Sprintf("--nodes=%d", value)
 			if t := int64(jobSpec.Size.Tasks); t > 0 {
-				jobSpec.Size.Tasks = uint32(max(t*v/n, v))
+				jobSpec.Size.Tasks = uint32(max(t*value/n, value))
 				text += fmt.Sprintf(" --ntasks=%d", jobSpec.Size.Tasks)
 			}
 			return text
 		}})
 	}
 	if n := int64(size.Tasks); n > 1 && size.MinNodes <= 1 {
-		out = append(out, change{n - 1, func(jobSpec *spec.JobSpec, v int64) string {
+		changes = append(changes, change{n - 1, func(jobSpec *spec.JobSpec, v int64) string {
 			jobSpec.Size.Tasks = uint32(v)
 			return fmt.Sprintf("--ntasks=%d", v)
 		}})
 	}
 	if n := int64(size.CPUsPerTask); n > 1 {
-		out = append(out, change{n - 1, func(jobSpec *spec.JobSpec, v int64) string {
+		changes = append(changes, change{n - 1, func(jobSpec *spec.JobSpec, v int64) string {
 			jobSpec.Size.CPUsPerTask = uint32(v)
 			return fmt.Sprintf("--cpus-per-task=%d", v)
 		}})
@@ -378,13 +379,13 @@ func (a *advisor) askSmaller(job *state.Job) []change {
 			step = 1 << 10
 		}
 		if steps := (m.mib - 1) / step; steps > 0 {
-			out = append(out, change{steps, func(jobSpec *spec.JobSpec, v int64) string {
+			changes = append(changes, change{steps, func(jobSpec *spec.JobSpec, v int64) string {
 				*m.to(jobSpec) = v * step
 				return m.name + "=" + format.TRESMemory(v*step)
 			}})
 		}
 	}
-	return out
+	return changes
 }
 
 // allMemory is the most that the memory of a whole node can be, for a job that
@@ -394,13 +395,13 @@ func (a *advisor) allMemory(job *state.Job) (most int64) {
 	if partition == nil {
 		return 0
 	}
-	if d := place.Resolve(a.v.State.Config, partition.Spec, job.Spec); !d.Memory ||
-		d.MemPerNode >= 0 {
+	if demand := place.Resolve(a.v.State.Config, partition.Spec, job.Spec); !demand.Memory ||
+		demand.MemPerNode >= 0 {
 		return 0
 	}
 	for id := partition.Nodes.Next(0); id >= 0; id = partition.Nodes.Next(id + 1) {
-		if n := a.v.State.NodeByID(spec.NodeID(id)); n != nil {
-			most = max(most, n.Mem)
+		if node := a.v.State.NodeByID(spec.NodeID(id)); node != nil {
+			most = max(most, node.Mem)
 		}
 	}
 	return most
@@ -409,13 +410,13 @@ func (a *advisor) allMemory(job *state.Job) (most int64) {
 // fewerGRES asks for less of one entry of a list: --gres, --gpus or
 // --gpus-per-task.
 func fewerGRES(list, entry int, count spec.Count) change {
-	return change{count.N - 1, func(jobSpec *spec.JobSpec, v int64) string {
+	return change{count.N - 1, func(jobSpec *spec.JobSpec, value int64) string {
 		to, option := listOf(jobSpec, list, count.Name)
-		(*to)[entry].N = v
+		(*to)[entry].N = value
 		if count.Type != "" {
 			option += count.Type + ":"
 		}
-		return fmt.Sprintf("%s%d", option, v)
+		return fmt.Sprintf("%s%d", option, value)
 	}}
 }
 
@@ -445,18 +446,18 @@ func listOf(jobSpec *spec.JobSpec, list int, name string) (to *[]spec.Count, opt
 
 // otherPartitions are other partitions, up to a handful.
 func (a *advisor) otherPartitions(job *state.Job) []change {
-	var out []change
+	var changes []change
 	for i := range a.v.State.Parts.List {
 		partition := a.v.State.Parts.List[i].Spec
 		if slices.Contains(job.Spec.Partitions, partition.Name) || partition.Hidden ||
-			len(out) == maxAdvice ||
+			len(changes) == maxAdvice ||
 			partition.State == spec.PartitionDrain {
 			continue
 		}
-		out = append(out, change{0, func(jobSpec *spec.JobSpec, _ int64) string {
+		changes = append(changes, change{0, func(jobSpec *spec.JobSpec, _ int64) string {
 			jobSpec.Partitions = []string{partition.Name}
 			return "--partition=" + partition.Name
 		}})
 	}
-	return out
+	return changes
 }

@@ -52,61 +52,64 @@ type Verdict struct {
 }
 
 // Job explains a pending job of a view. The work is a few passes at most.
-func Job(v *view.View, job *state.Job, now spec.Instant) (*Explanation, error) {
-	x := &Explanation{
-		Nodes:     judgeNodes(v.State, job, now),
-		Guarantee: guarantee.Explain(v.State, now, job),
+func Job(snapshot *view.View, job *state.Job, now spec.Instant) (*Explanation, error) {
+	explanation := &Explanation{
+		Nodes:     judgeNodes(snapshot.State, job, now),
+		Guarantee: guarantee.Explain(snapshot.State, now, job),
 	}
-	x.Holds = holdsOn(v.State, x.Nodes)
-	if job.Reason.Blocker != 0 && v.State.Job(job.Reason.Blocker) != nil {
-		x.Blockers = append(x.Blockers, job.Reason.Blocker)
+	explanation.Holds = holdsOn(snapshot.State, explanation.Nodes)
+	if job.Reason.Blocker != 0 && snapshot.State.Job(job.Reason.Blocker) != nil {
+		explanation.Blockers = append(explanation.Blockers, job.Reason.Blocker)
 	}
 	together := []*state.Job{job}
 	if job.Het != nil {
-		together = v.State.Components(job) // it waits for what each of them waits for
+		together = snapshot.State.Components(job) // it waits for what each of them waits for
 	}
-	for _, c := range together {
-		planned := v.Plan.Of(c.UID)
+	for _, component := range together {
+		planned := snapshot.Plan.Of(component.UID)
 		if planned == nil {
 			continue
 		}
 		for _, uid := range planned.Blockers {
-			if len(x.Blockers) < maxBlockers && !slices.Contains(x.Blockers, uid) &&
-				v.State.Job(uid) != nil {
-				x.Blockers = append(x.Blockers, uid)
+			if len(explanation.Blockers) < maxBlockers &&
+				!slices.Contains(explanation.Blockers, uid) &&
+				snapshot.State.Job(uid) != nil {
+				explanation.Blockers = append(explanation.Blockers, uid)
 			}
 		}
 	}
-	more, free := findHolders(v.State, job)
-	x.Free = free
+	more, free := findHolders(snapshot.State, job)
+	explanation.Free = free
 	for _, uid := range more {
-		if len(x.Blockers) < maxBlockers && !slices.Contains(x.Blockers, uid) {
-			x.Blockers = append(x.Blockers, uid)
+		if len(explanation.Blockers) < maxBlockers && !slices.Contains(explanation.Blockers, uid) {
+			explanation.Blockers = append(explanation.Blockers, uid)
 		}
 	}
 	first := job.UID
 	if job.Het != nil {
 		first = job.Het.Leader // for whose turn all components wait
 	}
-	x.Ahead = scheduler.Ahead(v.State, now, first)
+	explanation.Ahead = scheduler.Ahead(snapshot.State, now, first)
 	var err error
-	x.Advice, err = adviseJob(v, job, now)
+	explanation.Advice, err = adviseJob(snapshot, job, now)
 	if err != nil {
 		return nil, err
 	}
-	x.Early, err = findEarly(v, job, now)
-	return x, err
+	explanation.Early, err = findEarly(snapshot, job, now)
+	return explanation, err
 }
 
 // findEarly is when a job with a planned start would start if the running jobs ended as their
 // users' similar runs did. It is 0 where that is not earlier than planned.
-func findEarly(v *view.View, job *state.Job, now spec.Instant) (spec.Instant, error) {
-	planned := v.Plan.Of(job.UID)
+func findEarly(snapshot *view.View, job *state.Job, now spec.Instant) (spec.Instant, error) {
+	planned := snapshot.Plan.Of(job.UID)
 	if planned == nil || job.Het != nil || planned.Start <= now {
 		return 0, nil
 	}
 	options := scheduler.PassOptions{EndsPredicted: true}
-	explorer, err := scheduler.Explore(v.State, max(now, v.State.At), job.UID, options)
+	explorer, err := scheduler.Explore(
+		snapshot.State, max(now, snapshot.State.At), job.UID, options,
+	)
 	if err != nil || explorer == nil {
 		return 0, err
 	}
@@ -121,8 +124,8 @@ const maxBlockers = 8
 
 // holdsOn lists what other schedulers have on nodes that lack something: those with
 // most devices, then CPUs, then memory.
-func holdsOn(st *state.State, verdicts []Verdict) []Hold {
-	var out []Hold
+func holdsOn(cluster *state.State, verdicts []Verdict) []Hold {
+	var holds []Hold
 	for i := range verdicts {
 		if strings.Contains(verdicts[i].Why, ":") && !strings.HasPrefix(verdicts[i].Why, "gres/") &&
 			!strings.HasPrefix(verdicts[i].Why, "apart:") ||
@@ -130,13 +133,13 @@ func holdsOn(st *state.State, verdicts []Verdict) []Hold {
 			continue // more room on the node would not help
 		}
 		for _, name := range verdicts[i].Names {
-			n := st.Node(name)
-			for k := range n.Holds {
-				out = append(out, Hold{name, n.Holds[k]})
+			node := cluster.Node(name)
+			for k := range node.Holds {
+				holds = append(holds, Hold{name, node.Holds[k]})
 			}
 		}
 	}
-	slices.SortFunc(out, func(a, b Hold) int {
+	slices.SortFunc(holds, func(a, b Hold) int {
 		return cmp.Or(
 			-cmp.Compare(len(a.GPUs), len(b.GPUs)),
 			-cmp.Compare(a.MilliCPU, b.MilliCPU),
@@ -145,67 +148,68 @@ func holdsOn(st *state.State, verdicts []Verdict) []Hold {
 			strings.Compare(a.ID, b.ID),
 		)
 	})
-	return out[:min(len(out), maxBlockers)]
+	return holds[:min(len(holds), maxBlockers)]
 }
 
 // judgeNodes judges every node of the job's partitions, grouped by verdict.
-func judgeNodes(st *state.State, job *state.Job, now spec.Instant) []Verdict {
-	near := place.Neighbours(st)
-	held, _ := timeline.ViewReservations(st, job.Spec, now)
+func judgeNodes(cluster *state.State, job *state.Job, now spec.Instant) []Verdict {
+	near := place.Neighbours(cluster)
+	held, _ := timeline.ViewReservations(cluster, job.Spec, now)
 	groups := map[string]*Verdict{}
 	seen := map[spec.NodeID]bool{}
-	shapes := place.Shapes{Caps: place.Caps(st)}
+	shapes := place.Shapes{Caps: place.Caps(cluster)}
 	for _, name := range job.Spec.Partitions {
-		partition := st.Parts.Find(name)
+		partition := cluster.Parts.Find(name)
 		if partition == nil {
 			continue
 		}
-		demand := place.Resolve(st.Config, partition.Spec, job.Spec)
-		may, must, err := scheduler.Nodes(st, partition, job.Spec)
+		demand := place.Resolve(cluster.Config, partition.Spec, job.Spec)
+		may, must, err := scheduler.Nodes(cluster, partition, job.Spec)
 		for id := partition.Nodes.Next(0); id >= 0; id = partition.Nodes.Next(id + 1) {
-			node := st.NodeByID(spec.NodeID(id))
+			node := cluster.NodeByID(spec.NodeID(id))
 			if node == nil || seen[node.ID] {
 				continue
 			}
 			seen[node.ID] = true
-			var g Verdict
+			var verdict Verdict
 			switch {
 			case err != nil || !may.Has(id):
-				g.Why = "request:excluded by --exclude or --constraint"
+				verdict.Why = "request:excluded by --exclude or --constraint"
 			case !must.Empty() && int64(must.Count()) >= demand.MaxNodes && !must.Has(id):
-				g.Why = "request:not in --nodelist"
+				verdict.Why = "request:not in --nodelist"
 			default:
 				demand.Inside = held.Cores()
-				g = nodeVerdict(st, &demand, &shapes, node)
-				if g.Why == "fits" {
-					g.Why = keptBy(st, &held, &demand, node, now, near)
+				demand.Limit = held.CapLimit(demand.Limit, now)
+				verdict = nodeVerdict(cluster, &demand, &shapes, node)
+				if verdict.Why == "fits" {
+					verdict.Why = keptBy(cluster, &held, &demand, node, now, near)
 				}
 			}
-			key := fmt.Sprintf("%s/%d/%d", g.Why, g.Free, g.Need)
+			key := fmt.Sprintf("%s/%d/%d", verdict.Why, verdict.Free, verdict.Need)
 			if groups[key] == nil {
-				groups[key] = &g
+				groups[key] = &verdict
 			}
 			groups[key].Names = append(groups[key].Names, node.Spec.Name)
 		}
 	}
-	out := make([]Verdict, 0, len(groups))
+	verdicts := make([]Verdict, 0, len(groups))
 	//muster:unordered the verdicts are sorted below
-	for _, g := range groups {
-		out = append(out, *g)
+	for _, verdict := range groups {
+		verdicts = append(verdicts, *verdict)
 	}
-	slices.SortFunc(out, func(a, b Verdict) int {
+	slices.SortFunc(verdicts, func(a, b Verdict) int {
 		return cmp.Or(
 			strings.Compare(a.Why, b.Why),
 			cmp.Compare(a.Free, b.Free),
 			cmp.Compare(a.Need, b.Need),
 		)
 	})
-	return out
+	return verdicts
 }
 
 // keptBy says who keeps a node from the job that has enough for it.
 func keptBy(
-	st *state.State,
+	cluster *state.State,
 	held *timeline.ReservationView,
 	demand *place.Demand,
 	node *state.Node,
@@ -216,54 +220,47 @@ func keptBy(
 	case held.Only != nil && !held.Only.Has(int(node.ID)):
 		return "reservation:not in reservation " + held.Own.Name
 	case !held.Clear(node.ID, now, now.Add(demand.Limit)):
-		if by := reservedBy(st, node, now, now.Add(demand.Limit)); by != "" &&
+		if by := reservedBy(cluster, node, now, now.Add(demand.Limit)); by != "" &&
 			(held.Own == nil || by != held.Own.Name) {
 			return "reservation:in reservation " + by
 		}
-		return "reservation:reservation " + held.Own.Name + " " + closedFor(held.Own, now, demand.Limit)
-	case len(st.Reservations) > 0 && coresKept(st, demand, node, now) != "":
-		return "reservation:cores kept by reservation " + coresKept(st, demand, node, now)
-	case !place.Welcome(st, node, &demand.Tenant, near):
+		return "reservation:reservation " + held.Own.Name + " has not begun"
+	case len(cluster.Reservations) > 0 && coresKept(cluster, demand, node, now) != "":
+		return "reservation:cores kept by reservation " + coresKept(cluster, demand, node, now)
+	case !place.Welcome(cluster, node, &demand.Tenant, near):
 		return "apart:taken by jobs that do not share it with this one"
 	}
 	return "fits"
 }
 
-// closedFor says why a job's own reservation does not let it start now: it does not last for
-// as long as the job may run, or it is not on.
-func closedFor(own *spec.Reservation, now spec.Instant, limit spec.Span) string {
-	if max(now, own.Start).Add(limit) > own.End {
-		return "ends before the job would reach its time limit"
-	}
-	return "has not begun"
-}
-
 // coresKept names the reservation whose cores a node lacks for the job, with how
 // many CPUs are kept; empty if there are enough.
-func coresKept(st *state.State, demand *place.Demand, node *state.Node, now spec.Instant) string {
-	own := st.Reservation(demand.Inside)
+func coresKept(
+	cluster *state.State, demand *place.Demand, node *state.Node, now spec.Instant,
+) string {
+	own := cluster.Reservation(demand.Inside)
 	switch {
 	case own == nil || own.CoresOf(node.Spec.Name) == 0:
 		own = nil
 	case own.Flags&spec.ResvOpen == 0:
 		return "" // it has what it has
 	}
-	others, who := timeline.KeptByOthers(st, node, own, now, now, now.Add(demand.Limit))
+	others, who := timeline.KeptByOthers(cluster, node, own, now, now, now.Add(demand.Limit))
 	if others.CPU == 0 {
 		return ""
 	}
-	shapes := place.Shapes{Caps: place.Caps(st)}
+	shapes := place.Shapes{Caps: place.Caps(cluster)}
 	shape := shapes.Of(node)
-	free := shape.NowIn(st, node)
+	free := shape.NowIn(cluster, node)
 	var inside place.Free
 	for _, uid := range node.Jobs {
-		if j := st.Job(uid); shape.Inside(j.Alloc) {
-			a := &j.Alloc.Nodes[j.Alloc.Index(node.ID)]
+		if job := cluster.Job(uid); shape.Inside(job.Alloc) {
+			allocation := &job.Alloc.Nodes[job.Alloc.Index(node.ID)]
 			inside.CPU, inside.GPU = inside.CPU+int64(
-				a.CPUs.Count(),
+				allocation.CPUs.Count(),
 			), inside.GPU+shape.GPUsInside(
-				j.Alloc,
-				a,
+				job.Alloc,
+				allocation,
 			)
 		}
 	}
@@ -282,16 +279,17 @@ func coresKept(st *state.State, demand *place.Demand, node *state.Node, now spec
 }
 
 // reservedBy names the reservation that holds a node first in a span of time.
-func reservedBy(st *state.State, node *state.Node, from, to spec.Instant) string {
+func reservedBy(cluster *state.State, node *state.Node, from, to spec.Instant) string {
 	name, first := "", spec.FarFuture
-	for i := range st.Reservations {
-		reservation := &st.Reservations[i]
-		if reservation.Cores != nil || !timeline.ReservedNodes(st, reservation).Has(int(node.ID)) {
+	for i := range cluster.Reservations {
+		reservation := &cluster.Reservations[i]
+		if reservation.Cores != nil ||
+			!timeline.ReservedNodes(cluster, reservation).Has(int(node.ID)) {
 			continue
 		}
-		for _, w := range timeline.Windows(reservation, from) {
-			if w.From < to && from < w.To && w.From < first {
-				name, first = reservation.Name, w.From
+		for _, window := range timeline.Windows(reservation, from) {
+			if window.From < to && from < window.To && window.From < first {
+				name, first = reservation.Name, window.From
 			}
 		}
 	}
@@ -300,7 +298,7 @@ func reservedBy(st *state.State, node *state.Node, from, to spec.Instant) string
 
 // nodeVerdict says why a node cannot take its share of the job now.
 func nodeVerdict(
-	st *state.State,
+	cluster *state.State,
 	demand *place.Demand,
 	shapes *place.Shapes,
 	node *state.Node,
@@ -326,7 +324,7 @@ func nodeVerdict(
 		return Verdict{Why: "state:invalid (" + node.Invalid + ")"}
 	}
 	shape := shapes.Of(node)
-	free := shape.NowIn(st, node)
+	free := shape.NowIn(cluster, node)
 	lack := demand.Lacks(shape, &free)
 	if lack.What == "" {
 		return Verdict{Why: "fits"}

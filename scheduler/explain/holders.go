@@ -14,8 +14,8 @@ import (
 // array or what it depends on, in the order in which their time limits end. free
 // is when enough of them are over at the latest, as far as that goes; 0 if that
 // is not known, or no matter of theirs.
-func findHolders(st *state.State, job *state.Job) (list []spec.JobUID, free spec.Instant) {
-	share := holdingOf(st, job)
+func findHolders(cluster *state.State, job *state.Job) (list []spec.JobUID, free spec.Instant) {
+	share := holdingOf(cluster, job)
 	if share == nil {
 		return nil, 0
 	}
@@ -25,10 +25,10 @@ func findHolders(st *state.State, job *state.Job) (list []spec.JobUID, free spec
 		n   int64
 	}
 	var all []held
-	st.Active.Range(func(uid uint64, _ struct{}) bool {
-		if o := st.Job(spec.JobUID(uid)); o.UID != job.UID {
-			if n := share(o); n > 0 {
-				all = append(all, held{o, max(o.Deadline(), st.At), n})
+	cluster.Active.Range(func(uid uint64, _ struct{}) bool {
+		if other := cluster.Job(spec.JobUID(uid)); other.UID != job.UID {
+			if n := share(other); n > 0 {
+				all = append(all, held{other, max(other.Deadline(), cluster.At), n})
 			}
 		}
 		return true
@@ -60,15 +60,15 @@ func findHolders(st *state.State, job *state.Job) (list []spec.JobUID, free spec
 
 // holdingOf tells how much a running job has of what another one waits for; nil
 // where that is nothing that jobs hold.
-func holdingOf(st *state.State, job *state.Job) func(o *state.Job) int64 {
+func holdingOf(cluster *state.State, job *state.Job) func(o *state.Job) int64 {
 	reason := &job.Reason
 	switch {
 	case reason.Code == spec.ReasonLicenses:
 		name := strings.TrimPrefix(reason.TRES, "license/")
-		return func(o *state.Job) int64 {
-			for _, c := range o.Alloc.Licenses {
-				if c.Name == name {
-					return c.N
+		return func(other *state.Job) int64 {
+			for _, count := range other.Alloc.Licenses {
+				if count.Name == name {
+					return count.N
 				}
 			}
 			return 0
@@ -76,15 +76,15 @@ func holdingOf(st *state.State, job *state.Job) func(o *state.Job) int64 {
 	case reason.Code == spec.ReasonArrayTaskLimit:
 		return func(o *state.Job) int64 { return boolean(job.Array != 0 && o.Array == job.Array) }
 	case reason.Code == spec.ReasonDependency && job.Spec.Queue.Dependency != nil:
-		return func(o *state.Job) int64 {
+		return func(other *state.Job) int64 {
 			return boolean(
 				slices.ContainsFunc(
 					job.Spec.Queue.Dependency.Terms,
-					func(t spec.DependencyTerm) bool {
-						if t.Job == 0 && isSingletonOf(o.Spec, job.Spec) {
+					func(term spec.DependencyTerm) bool {
+						if term.Job == 0 && isSingletonOf(other.Spec, job.Spec) {
 							return true
 						}
-						return t.UID != 0 && (t.UID == o.UID || t.UID == o.Array)
+						return term.UID != 0 && (term.UID == other.UID || term.UID == other.Array)
 					},
 				),
 			)
@@ -92,18 +92,18 @@ func holdingOf(st *state.State, job *state.Job) func(o *state.Job) int64 {
 	case reason.Used <= 0 || strings.Contains(string(reason.Code), "Minutes") || strings.Contains(string(reason.Code), "Wall"):
 		return nil
 	}
-	counts := countsTowards(st, job)
+	counts := countsTowards(cluster, job)
 	if counts == nil {
 		return nil
 	}
-	return func(o *state.Job) int64 {
+	return func(other *state.Job) int64 {
 		switch {
-		case !counts(o):
+		case !counts(other):
 			return 0
 		case reason.TRES == "jobs":
 			return 1
 		}
-		return o.Alloc.TRES.Get(reason.TRES)
+		return other.Alloc.TRES.Get(reason.TRES)
 	}
 }
 
@@ -112,26 +112,26 @@ func holdingOf(st *state.State, job *state.Job) func(o *state.Job) int64 {
 func isSingletonOf(a, b *spec.JobSpec) bool { return a.Name == b.Name && a.UID == b.UID }
 
 // countsTowards tells whether a job counts towards the limit that another waits for.
-func countsTowards(st *state.State, job *state.Job) func(o *state.Job) bool {
+func countsTowards(cluster *state.State, job *state.Job) func(o *state.Job) bool {
 	kind, name, _ := strings.Cut(job.Reason.Subject, "/")
 	code := string(job.Reason.Code)
 	switch kind {
 	case "qos":
-		return func(o *state.Job) bool {
-			p := st.Parts.Find(o.Partition())
+		return func(other *state.Job) bool {
+			partition := cluster.Parts.Find(other.Partition())
 			switch {
-			case strings.Contains(code, "User") && o.Spec.UID != job.Spec.UID:
+			case strings.Contains(code, "User") && other.Spec.UID != job.Spec.UID:
 				return false
-			case strings.Contains(code, "Account") && o.Spec.Account != job.Spec.Account:
+			case strings.Contains(code, "Account") && other.Spec.Account != job.Spec.Account:
 				return false
 			}
-			return o.QOS() == name || p != nil && p.Spec.QOS == name
+			return other.QOS() == name || partition != nil && partition.Spec.QOS == name
 		}
 	case "assoc":
 		account, user, _ := strings.Cut(name, "/")
-		return func(o *state.Job) bool {
+		return func(other *state.Job) bool {
 			return slices.ContainsFunc(
-				st.Policy.Chain(o.Assoc),
+				cluster.Policy.Chain(other.Assoc),
 				func(a *spec.Association) bool { return a.Account == account && a.User == user },
 			)
 		}

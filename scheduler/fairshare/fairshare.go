@@ -44,18 +44,20 @@ type Tree struct {
 }
 
 // Has tells whether PriorityFlags has a flag.
-func Has(p *spec.PriorityConfig, flag string) bool {
-	return slices.ContainsFunc(p.Flags, func(f string) bool { return strings.EqualFold(f, flag) })
+func Has(config *spec.PriorityConfig, flag string) bool {
+	return slices.ContainsFunc(config.Flags, func(f string) bool {
+		return strings.EqualFold(f, flag)
+	})
 }
 
 // Of computes the tree of a state.
-func Of(st *state.State) *Tree {
-	tree := buildTree(st)
-	dampening := max(int64(st.Config.Priority.Dampening), 1)
+func Of(cluster *state.State) *Tree {
+	tree := buildTree(cluster)
+	dampening := max(int64(cluster.Config.Priority.Dampening), 1)
 	switch {
-	case Has(&st.Config.Priority, "DEPTH_OBLIVIOUS"):
+	case Has(&cluster.Config.Priority, "DEPTH_OBLIVIOUS"):
 		tree.computeOblivious(dampening)
-	case Has(&st.Config.Priority, "NO_FAIR_TREE"):
+	case Has(&cluster.Config.Priority, "NO_FAIR_TREE"):
 		tree.computeClassic(dampening)
 	default:
 		tree.Fair = true
@@ -74,8 +76,8 @@ func (t *Tree) Find(assoc uint32) *Share {
 
 // Factor is an association's fair-share factor in 2^-63; 0 if it has none.
 func (t *Tree) Factor(assoc uint32) uint64 {
-	if s := t.Find(assoc); s != nil {
-		return s.Factor
+	if share := t.Find(assoc); share != nil {
+		return share.Factor
 	}
 	return 0
 }
@@ -92,14 +94,14 @@ func toMillionths(f uint64) int64 {
 // Notes says of each association that has used something, and of each account,
 // how far use and shares are apart.
 func (t *Tree) Notes() []event.ShareNote {
-	var out []event.ShareNote
+	var notes []event.ShareNote
 	for i := range t.Shares {
 		share := &t.Shares[i]
 		if share.User && share.Raw.IsZero() {
 			continue
 		}
-		out = append(
-			out,
+		notes = append(
+			notes,
 			event.ShareNote{
 				Assoc:  share.Assoc.ID,
 				Norm:   toMillionths(share.Norm),
@@ -109,7 +111,7 @@ func (t *Tree) Notes() []event.ShareNote {
 			},
 		)
 	}
-	return out
+	return notes
 }
 
 // fractionOf is a/b in 2^-63, at most 1.
@@ -145,33 +147,33 @@ func multiply(a, b uint64) uint64 {
 
 // buildTree orders the associations as a tree and adds up what is alike for every
 // formula.
-func buildTree(st *state.State) *Tree {
-	pol := st.Policy
-	tree := &Tree{byID: make(map[uint32]int, len(pol.Assocs)), kids: map[int][]int{}}
+func buildTree(cluster *state.State) *Tree {
+	policy := cluster.Policy
+	tree := &Tree{byID: make(map[uint32]int, len(policy.Assocs)), kids: map[int][]int{}}
 	below := map[uint32][]*spec.Association{}
-	for i := range pol.Assocs {
-		assoc := &pol.Assocs[i]
+	for i := range policy.Assocs {
+		assoc := &policy.Assocs[i]
 		parent := assoc.Parent
-		if pol.Assoc(parent) == nil {
+		if policy.Assoc(parent) == nil {
 			parent = 0
 		}
 		below[parent] = append(below[parent], assoc)
 	}
 	var walk func(list []*spec.Association, up, depth int)
 	walk = func(list []*spec.Association, up, depth int) {
-		slices.SortStableFunc(list, func(assoc, b *spec.Association) int {
-			if (assoc.User == "") != (b.User == "") {
+		slices.SortStableFunc(list, func(assoc, association *spec.Association) int {
+			if (assoc.User == "") != (association.User == "") {
 				if assoc.User != "" {
 					return -1
 				}
 				return 1
 			}
-			return int(assoc.ID) - int(b.ID)
+			return int(assoc.ID) - int(association.ID)
 		})
 		total := int64(0)
-		for _, a := range list {
-			if !a.SharesParent {
-				total += a.Share()
+		for _, association := range list {
+			if !association.SharesParent {
+				total += association.Share()
 			}
 		}
 		for _, assoc := range list {
@@ -183,8 +185,8 @@ func buildTree(st *state.State) *Tree {
 				Shares:   assoc.Share(),
 				Siblings: total,
 			}
-			if u := st.SpentOf(state.UsageAssoc, 0, assoc.ID); u != nil {
-				share.Raw = u.Raw
+			if usage := cluster.SpentOf(state.UsageAssoc, 0, assoc.ID); usage != nil {
+				share.Raw = usage.Raw
 			}
 			i := len(tree.Shares)
 			tree.byID[assoc.ID] = i
@@ -260,10 +262,10 @@ func (t *Tree) LevelFS(share *Share) (billionths int64, infinite bool) {
 // before accounts among equals, everything below an account in its place.
 func (t *Tree) fairTree() {
 	for i := range t.Shares {
-		if s := &t.Shares[i]; s.Up < 0 {
-			s.Effect = fixed.One
+		if share := &t.Shares[i]; share.Up < 0 {
+			share.Effect = fixed.One
 		} else {
-			s.Effect = fractionOf(s.Raw, t.Shares[s.Up].Raw)
+			share.Effect = fractionOf(share.Raw, t.Shares[share.Up].Raw)
 		}
 	}
 	rank, told := t.Users, t.Users
@@ -333,21 +335,21 @@ func quotient(x, d uint64, damp int64) fixed.U128 {
 // halfPowers are 2^-(1/2), 2^-(1/4), ... in 2^-63: each the root of the one before.
 func halfPowers() []uint64 {
 	out := make([]uint64, 48)
-	v := fixed.One / 2
+	value := fixed.One / 2
 	for i := range out {
-		v = squareRoot(v)
-		out[i] = v
+		value = squareRoot(value)
+		out[i] = value
 	}
 	return out
 }
 
-// squareRoot is the square root of v in 2^-63: of v * 2^63, by bits.
-func squareRoot(v uint64) uint64 {
+// squareRoot is the square root of value in 2^-63: of value * 2^63, by bits.
+func squareRoot(value uint64) uint64 {
 	out := uint64(0)
 	for bit := uint64(1) << 63; bit > 0; bit >>= 1 {
 		try := out | bit
 		hi, lo := bits.Mul64(try, try)
-		if hi < v>>1 || (hi == v>>1 && lo <= v<<63) {
+		if hi < value>>1 || (hi == value>>1 && lo <= value<<63) {
 			out = try
 		}
 	}

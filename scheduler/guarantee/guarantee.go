@@ -41,46 +41,47 @@ type owner struct {
 
 // New collects the guarantees; nil where no account has one. Of the jobs that run
 // only those make room that ran in an earlier state if one is given.
-func New(st *state.State, now spec.Instant, ran *state.State) *Guarantees {
+func New(cluster *state.State, now spec.Instant, ran *state.State) *Guarantees {
 	if !slices.ContainsFunc(
-		st.Policy.Assocs,
+		cluster.Policy.Assocs,
 		func(a spec.Association) bool { return len(a.Guaranteed) > 0 },
 	) {
 		return nil
 	}
-	f := &Guarantees{st: st, now: now, owners: map[uint32]*owner{}}
-	f.measureGuaranteed()
-	st.Active.Range(func(uid uint64, _ struct{}) bool {
-		job := st.Job(spec.JobUID(uid))
+	guarantees := &Guarantees{st: cluster, now: now, owners: map[uint32]*owner{}}
+	guarantees.measureGuaranteed()
+	cluster.Active.Range(func(uid uint64, _ struct{}) bool {
+		job := cluster.Job(spec.JobUID(uid))
 		if job.Alloc == nil || job.Ending != nil {
 			return true
 		}
-		o := f.ownerOf(job)
+		o := guarantees.ownerOf(job)
 		o.used = o.used.Add(job.Alloc.TRES)
 		if (ran == nil || ran.Active.Has(uid)) && job.State == spec.Running &&
-			job.Started.Add(st.Config.Sched.PreemptExempt) <= now {
-			f.runs = append(f.runs, job)
+			job.Started.Add(cluster.Config.Sched.PreemptExempt) <= now {
+			guarantees.runs = append(guarantees.runs, job)
 		}
 		return true
 	})
-	st.Waiting.Range(func(uid uint64, _ struct{}) bool {
-		if j := st.Job(spec.JobUID(uid)); j != nil && st.Claims(j) {
-			f.Claim(j, j.Req)
+	cluster.Waiting.Range(func(uid uint64, _ struct{}) bool {
+		if job := cluster.Job(spec.JobUID(uid)); job != nil && cluster.Claims(job) {
+			guarantees.Claim(job, job.Req)
 		}
 		return true
 	})
-	running, prio := order.NewRunning(st, now), make(map[spec.JobUID]uint32, len(f.runs))
-	for _, j := range f.runs {
-		prio[j.UID] = running.Of(j)
+	running, prio := order.NewRunning(cluster, now),
+		make(map[spec.JobUID]uint32, len(guarantees.runs))
+	for _, job := range guarantees.runs {
+		prio[job.UID] = running.Of(job)
 	}
-	slices.SortStableFunc(f.runs, func(a, b *state.Job) int {
+	slices.SortStableFunc(guarantees.runs, func(a, b *state.Job) int {
 		return cmp.Or(
 			cmp.Compare(prio[a.UID], prio[b.UID]),
 			cmp.Compare(b.Started, a.Started),
 			cmp.Compare(b.UID, a.UID),
 		)
 	})
-	return f
+	return guarantees
 }
 
 // ownerOf finds whose guarantee a job is under: the nearest account above it that has
@@ -172,9 +173,9 @@ func (f *Guarantees) CountPromised(job *state.Job) {
 func (f *Guarantees) measureGuaranteed() {
 	f.totals = map[string]int64{}
 	for i := range f.st.Policy.Assocs {
-		for _, c := range f.st.Policy.Assocs[i].Guaranteed {
-			if !slices.Contains(f.names, c.Name) {
-				f.names = append(f.names, c.Name)
+		for _, count := range f.st.Policy.Assocs[i].Guaranteed {
+			if !slices.Contains(f.names, count.Name) {
+				f.names = append(f.names, count.Name)
 			}
 		}
 	}
@@ -229,9 +230,9 @@ func (f *Guarantees) RemoveVictim(uid spec.JobUID) {
 // exceedsGuarantee tells that an owner holds more of something than it is guaranteed, of
 // what a job both needs and is guaranteed and another one holds.
 func (o *owner) exceedsGuarantee(mine *owner, least, held spec.TRES) bool {
-	return slices.ContainsFunc(mine.floor, func(c spec.TRESCount) bool {
-		return least.Get(c.Name) > 0 && held.Get(c.Name) > 0 &&
-			o.used.Get(c.Name) > o.guaranteedOf(c.Name)
+	return slices.ContainsFunc(mine.floor, func(count spec.TRESCount) bool {
+		return least.Get(count.Name) > 0 && held.Get(count.Name) > 0 &&
+			o.used.Get(count.Name) > o.guaranteedOf(count.Name)
 	})
 }
 
@@ -262,8 +263,8 @@ func (f *Guarantees) Victims(job *state.Job, least spec.TRES) []preempt.Victim {
 		queues[o.id] = append(queues[o.id], r)
 	}
 	slices.Sort(ids)
-	var out []preempt.Victim
-	for len(out) < most {
+	var victims []preempt.Victim
+	for len(victims) < most {
 		best := -1
 		for i, id := range ids {
 			if len(queues[id]) > 0 &&
@@ -273,14 +274,14 @@ func (f *Guarantees) Victims(job *state.Job, least spec.TRES) []preempt.Victim {
 			}
 		}
 		if best < 0 {
-			return out
+			return victims
 		}
 		o, r := rest[ids[best]], queues[ids[best]][0]
 		queues[ids[best]] = queues[ids[best]][1:]
 		o.used = o.used.Sub(r.Alloc.TRES)
-		out = append(out, f.makeVictim(r))
+		victims = append(victims, f.makeVictim(r))
 	}
-	return out
+	return victims
 }
 
 // givesBackBefore tells whether an owner gives back before another one: whoever has no
@@ -296,9 +297,11 @@ func (o *owner) givesBackBefore(p, mine *owner, least spec.TRES) bool {
 // needs.
 func (o *owner) excessOf(mine *owner, least spec.TRES) int64 {
 	var sum int64
-	for _, c := range mine.floor {
-		if least.Get(c.Name) > 0 {
-			sum += max(o.used.Get(c.Name)-o.guaranteedOf(c.Name), 0) * 1000 / max(o.weight, 1)
+	for _, count := range mine.floor {
+		if least.Get(count.Name) > 0 {
+			sum += max(
+				o.used.Get(count.Name)-o.guaranteedOf(count.Name), 0,
+			) * 1000 / max(o.weight, 1)
 		}
 	}
 	return sum
@@ -308,22 +311,22 @@ func (o *owner) excessOf(mine *owner, least spec.TRES) int64 {
 // be.
 func (f *Guarantees) makeVictim(r *state.Job) preempt.Victim {
 	victim := preempt.Victim{UID: r.UID, Attempt: r.Attempt, Mode: preempt.Leave(f.st, r)}
-	if p := f.st.Parts.Find(r.Alloc.Partition); p != nil {
-		victim.Grace = p.Spec.GraceTime
+	if partition := f.st.Parts.Find(r.Alloc.Partition); partition != nil {
+		victim.Grace = partition.Spec.GraceTime
 	}
 	return victim
 }
 
 // Explain tells what is guaranteed to the account of a job that waits, of what it
 // asks for, and what that means for it; nil if nothing is.
-func Explain(st *state.State, now spec.Instant, job *state.Job) []string {
-	f := New(st, now, nil)
-	if f == nil {
+func Explain(cluster *state.State, now spec.Instant, job *state.Job) []string {
+	guarantees := New(cluster, now, nil)
+	if guarantees == nil {
 		return nil
 	}
-	o, name := f.ownerOf(job), job.Spec.Account
-	if a := st.Policy.Assoc(o.id); a != nil {
-		name = a.Account
+	o, name := guarantees.ownerOf(job), job.Spec.Account
+	if association := cluster.Policy.Assoc(o.id); association != nil {
+		name = association.Account
 	}
 	var out []string
 	for _, count := range o.floor {
@@ -344,7 +347,7 @@ func Explain(st *state.State, now spec.Instant, job *state.Job) []string {
 	switch {
 	case len(out) == 0:
 		return nil
-	case f.Within(job, job.Req):
+	case guarantees.Within(job, job.Req):
 		return append(
 			out,
 			"the job is within that: it comes first, and jobs of accounts that hold more than their own make room for it",
@@ -361,17 +364,18 @@ func Explain(st *state.State, now spec.Instant, job *state.Job) []string {
 }
 
 // Allowed tells whether a job may still push another out for its guarantee.
-func Allowed(st *state.State, now spec.Instant, job *state.Job, victim preempt.Victim) bool {
-	f := New(st, now, nil)
-	r := st.Job(victim.UID)
-	if f == nil || r == nil {
+func Allowed(cluster *state.State, now spec.Instant, job *state.Job, victim preempt.Victim) bool {
+	guarantees := New(cluster, now, nil)
+	r := cluster.Job(victim.UID)
+	if guarantees == nil || r == nil {
 		return false
 	}
-	sameRun := r.Attempt == victim.Attempt && slices.Contains(f.runs, r)
-	if !sameRun || f.makeVictim(r) != victim {
+	sameRun := r.Attempt == victim.Attempt && slices.Contains(guarantees.runs, r)
+	if !sameRun || guarantees.makeVictim(r) != victim {
 		return false
 	}
-	mine := f.ownerOf(job)
-	o := f.ownerOf(r)
-	return o != mine && f.Within(job, job.Req) && o.exceedsGuarantee(mine, job.Req, r.Alloc.TRES)
+	mine := guarantees.ownerOf(job)
+	o := guarantees.ownerOf(r)
+	return o != mine && guarantees.Within(job, job.Req) &&
+		o.exceedsGuarantee(mine, job.Req, r.Alloc.TRES)
 }

@@ -103,6 +103,7 @@ type Bound struct {
 	scale   int64  // LimitFactor of limits of associations, in millionths
 	minPrio int64  // priority below which the job does not start
 	prioWho string
+	beside  spec.TRES // of the rest of its gang
 }
 
 // Subject names whose limits bind a job.
@@ -112,6 +113,24 @@ type Subject struct {
 	Assoc uint32
 	Now   spec.Instant // 0 = that of the state
 	Sizes *Sizes       // shared by questions about one state; nil: none
+	// Beside is what the rest of its gang of pods asks for: limits of a job alone are for all of it.
+	Beside spec.TRES
+}
+
+// Beside is what the other components of a job request, where one job is meant by all of them:
+// a gang of unequal pods is a heterogeneous job only because its pods differ. The components
+// that a user writes himself are limited one by one, as in Slurm.
+func Beside(cluster *state.State, job *state.Job) spec.TRES {
+	var sum spec.TRES
+	if job.Spec.Pods == nil {
+		return sum
+	}
+	for _, part := range cluster.Components(job) {
+		if part.UID != job.UID {
+			sum = sum.Add(part.Req)
+		}
+	}
+	return sum
 }
 
 // million is 1 among factors.
@@ -119,21 +138,22 @@ const million = 1_000_000
 
 // Find collects the limits that bind a job; none bind where limits are not
 // enforced.
-func Find(st *state.State, s Subject) Bound {
+func Find(cluster *state.State, s Subject) Bound {
 	bound := Bound{
-		st:     st,
-		now:    max(s.Now, st.At),
-		safe:   st.Config.Enforce.Safe,
+		st:     cluster,
+		now:    max(s.Now, cluster.At),
+		safe:   cluster.Config.Enforce.Safe,
 		factor: million,
 		charge: million,
 		scale:  million,
+		beside: s.Beside,
 	}
-	if !st.Config.Enforce.Limits {
+	if !cluster.Config.Enforce.Limits {
 		return bound
 	}
-	qos := qosLevels(st, s)
+	qos := qosLevels(cluster, s)
 	bound.strict = len(qos) == 0
-	if own := st.Policy.FindQOS(s.Job.QOS); own != nil {
+	if own := cluster.Policy.FindQOS(s.Job.QOS); own != nil {
 		bound.own, bound.charge = "qos/"+own.Name, own.Factor()
 		if own.HasFlag("UsageFactorSafe") {
 			bound.factor = own.Factor()
@@ -142,13 +162,13 @@ func Find(st *state.State, s Subject) Bound {
 			bound.scale = own.LimitFactor
 		}
 	}
-	account := st.Policy.AccountAssoc(s.Job.Account)
+	account := cluster.Policy.AccountAssoc(s.Job.Account)
 	for i, q := range qos {
 		bound.strict = bound.strict || q.HasFlag("DenyOnLimit")
-		bound.addQOS(s.Sizes.Amounts(st, q), i, s.Job.UID, account)
+		bound.addQOS(s.Sizes.Amounts(cluster, q), i, s.Job.UID, account)
 		bound.atLeast(q.MinPrio, "qos/"+q.Name)
 	}
-	bound.addChain(st.Policy.Chain(s.Assoc), len(qos))
+	bound.addChain(cluster.Policy.Chain(s.Assoc), len(qos))
 	return bound
 }
 
@@ -160,12 +180,12 @@ func (b *Bound) atLeast(threshold *int64, who string) {
 }
 
 // qosLevels are the QOS that bind a job, strongest first.
-func qosLevels(st *state.State, s Subject) []*spec.QOS {
+func qosLevels(cluster *state.State, s Subject) []*spec.QOS {
 	var part *spec.QOS
 	if s.Part.QOS != "" && s.Part.QOS != s.Job.QOS {
-		part = st.Policy.FindQOS(s.Part.QOS)
+		part = cluster.Policy.FindQOS(s.Part.QOS)
 	}
-	own := st.Policy.FindQOS(s.Job.QOS)
+	own := cluster.Policy.FindQOS(s.Job.QOS)
 	switch {
 	case part == nil && own == nil:
 		return nil
@@ -203,11 +223,19 @@ func (b *Bound) addQOS(qos *spec.QOS, level int, user, account uint32) {
 		}
 	}
 	tres := func(w what, limits spec.Limits, usage uint64, scope spec.LimitScope) {
-		for _, l := range limits {
-			if !isHidden(before, w, l.Name) {
+		for _, limit := range limits {
+			if !isHidden(before, w, limit.Name) {
 				b.rules = append(
 					b.rules,
-					rule{w, level, l.Name, l.N, usage, spec.LimitReason(scope, l.Name), who},
+					rule{
+						w,
+						level,
+						limit.Name,
+						limit.N,
+						usage,
+						spec.LimitReason(scope, limit.Name),
+						who,
+					},
 				)
 			}
 		}
@@ -277,8 +305,15 @@ func (b *Bound) addChain(chain []*spec.Association, base int) {
 			}
 		}
 		tres := func(w what, at int, limits spec.Limits, usage uint64, scope spec.LimitScope) {
-			for _, l := range limits {
-				add(w, at, l.Name, b.scaleAmounts(w, l.N), usage, spec.LimitReason(scope, l.Name))
+			for _, limit := range limits {
+				add(
+					w,
+					at,
+					limit.Name,
+					b.scaleAmounts(w, limit.N),
+					usage,
+					spec.LimitReason(scope, limit.Name),
+				)
 			}
 		}
 		count(groupSubmitted, level, assoc.GrpSubmitJobs, all, spec.ReasonAssocGrpSubmit)
@@ -293,16 +328,16 @@ func (b *Bound) addChain(chain []*spec.Association, base int) {
 		}
 		tres(groupTRES, level, assoc.GrpTRES, all, spec.ScopeAssocGrp)
 		tres(groupMins, level, assoc.GrpTRESMins, all, spec.ScopeAssocGrpMinutes)
-		for _, l := range assoc.Budget { // no other limit hides it
+		for _, limit := range assoc.Budget { // no other limit hides it
 			b.rules = append(
 				b.rules,
 				rule{
 					budgetMins,
 					level,
-					l.Name,
-					l.N,
+					limit.Name,
+					limit.N,
 					all,
-					spec.LimitReason(spec.ScopeAssocGrpMinutes, l.Name),
+					spec.LimitReason(spec.ScopeAssocGrpMinutes, limit.Name),
 					"budget/" +
 						assoc.Account,
 				},
@@ -359,19 +394,19 @@ func (r *rule) breachOver(tres string, used, asked int64) *spec.Reason {
 
 // usageOf is the counter of a rule.
 func (b *Bound) usageOf(r *rule) *state.Usage {
-	if u, ok := b.st.Usage.Get(r.usage); ok {
-		return u
+	if usage, ok := b.st.Usage.Get(r.usage); ok {
+		return usage
 	}
 	return &state.Usage{}
 }
 
 // usedUp is what of a limit in minutes or seconds was used in the past.
 func (b *Bound) usedUp(r *rule) int64 {
-	u, _ := b.st.Spent.Get(r.usage)
+	usage, _ := b.st.Spent.Get(r.usage)
 	if r.what == groupWall {
-		return SpentSeconds(u)
+		return SpentSeconds(usage)
 	}
-	return SpentMinutes(u, r.tres)
+	return SpentMinutes(usage, r.tres)
 }
 
 // minutesOf is an amount for as long as a time limit; one without end counts as
@@ -477,8 +512,8 @@ func (b *Bound) firstBreach(order []what, breach func(r *rule) *spec.Reason) *sp
 		for _, w := range order {
 			for i := from; i < to; i++ {
 				if r := &b.rules[i]; r.what == w {
-					if x := breach(r); x != nil {
-						return x
+					if reason := breach(r); reason != nil {
+						return reason
 					}
 				}
 			}
@@ -489,26 +524,26 @@ func (b *Bound) firstBreach(order []what, breach func(r *rule) *spec.Reason) *sp
 }
 
 // Submit checks a submission of count jobs (an array counts its tasks) of
-// which each is at least req. The submit counters always refuse; a limit that
+// which each is at least request. The submit counters always refuse; a limit that
 // one job alone exceeds refuses only where limits are strict: with
 // DenyOnLimit, or without any QOS.
-func (b *Bound) Submit(count int64, req spec.TRES, limit spec.Span) *spec.Reason {
-	x := b.firstBreach(
+func (b *Bound) Submit(count int64, request spec.TRES, limit spec.Span) *spec.Reason {
+	reason := b.firstBreach(
 		[]what{groupSubmitted, accountSubmitted, submitted},
 		func(r *rule) *spec.Reason {
 			return r.breachOver("jobs", b.usageOf(r).Submitted, count)
 		},
 	)
-	if x != nil || !b.strict {
-		return x
+	if reason != nil || !b.strict {
+		return reason
 	}
-	return b.Never(req, limit)
+	return b.Never(request, limit)
 }
 
 // Never finds a limit that a job exceeds even when nothing else runs or ran.
-func (b *Bound) Never(req spec.TRES, limit spec.Span) *spec.Reason {
+func (b *Bound) Never(request spec.TRES, limit spec.Span) *spec.Reason {
 	return b.firstBreach(atSubmit(), func(r *rule) *spec.Reason {
-		n := req.Get(r.tres)
+		n := b.ofJob(r, request.Get(r.tres))
 		switch r.what {
 		case wall:
 			return r.breachWall(limit)
@@ -519,7 +554,7 @@ func (b *Bound) Never(req spec.TRES, limit spec.Span) *spec.Reason {
 		case groupTRES, userTRES, accountTRES, jobTRES:
 			return r.breachOver(r.tres, 0, n)
 		case nodeTRES:
-			nodes := max(req.Node, 1)
+			nodes := max(request.Node, 1)
 			return r.breachOver(r.tres, 0, (n+nodes-1)/nodes)
 		case leastTRES:
 			return r.breachUnder(n)
@@ -577,7 +612,7 @@ func (b *Bound) HasPriority() bool { return b.prioWho != "" }
 // jobs, times, and then the amounts that the job will use at the least. It
 // saves a search, and a reservation, for a job that cannot start anyhow.
 func (b *Bound) Before(least spec.TRES, limit spec.Span) *spec.Reason {
-	x := b.firstBreach(beforeNodes(), func(r *rule) *spec.Reason {
+	reason := b.firstBreach(beforeNodes(), func(r *rule) *spec.Reason {
 		switch r.what {
 		case wall:
 			return r.breachWall(limit)
@@ -586,8 +621,8 @@ func (b *Bound) Before(least spec.TRES, limit spec.Span) *spec.Reason {
 		}
 		return r.breachOver("jobs", b.usageOf(r).Running, 1)
 	})
-	if x != nil {
-		return x
+	if reason != nil {
+		return reason
 	}
 	return b.firstBreach(withNodes(), func(r *rule) *spec.Reason {
 		switch r.what {
@@ -602,8 +637,18 @@ func (b *Bound) Before(least spec.TRES, limit spec.Span) *spec.Reason {
 	})
 }
 
+// ofJob is what a rule about a job alone compares: with what the rest of its gang has.
+func (b *Bound) ofJob(r *rule, n int64) int64 {
+	switch r.what {
+	case jobTRES, jobMins, leastTRES:
+		return n + b.beside.Get(r.tres)
+	}
+	return n
+}
+
 // check checks a limit for more of a TRES.
 func (b *Bound) check(r *rule, n int64, limit spec.Span) *spec.Reason {
+	n = b.ofJob(r, n)
 	switch r.what {
 	case groupMins, budgetMins:
 		return b.checkUsed(r, n, limit)
@@ -656,8 +701,10 @@ func (b *Bound) After(allocation *spec.Allocation, limit spec.Span) *spec.Reason
 			}
 		case nodeTRES:
 			for k := range allocation.Nodes {
-				if x := r.breachOver(r.tres, 0, onNode(&allocation.Nodes[k], r.tres)); x != nil {
-					return x
+				if reason := r.breachOver(
+					r.tres, 0, onNode(&allocation.Nodes[k], r.tres),
+				); reason != nil {
+					return reason
 				}
 			}
 			return nil
@@ -694,14 +741,14 @@ func onNode(alloc *spec.NodeAlloc, tres string) int64 {
 	}
 	var n int64
 	for _, gpu := range alloc.GPUs {
-		c := spec.Count{Name: "gpu", Type: gpu.Type}
-		if c.TRES() == tres || c.TypedTRES() == tres {
+		count := spec.Count{Name: "gpu", Type: gpu.Type}
+		if count.TRES() == tres || count.TypedTRES() == tres {
 			n++
 		}
 	}
-	for _, c := range alloc.GRES {
-		if c.TRES() == tres || c.TypedTRES() == tres {
-			n += c.N
+	for _, count := range alloc.GRES {
+		if count.TRES() == tres || count.TypedTRES() == tres {
+			n += count.N
 		}
 	}
 	return n
@@ -710,19 +757,19 @@ func onNode(alloc *spec.NodeAlloc, tres string) int64 {
 // Accrues tells whether count more jobs of a subject may age: the limits
 // GrpJobsAccrue and MaxJobsAccrue of QOS and associations. They keep no job
 // from starting.
-func Accrues(st *state.State, s Subject, count int64) bool {
-	if !st.Config.Enforce.Limits {
+func Accrues(cluster *state.State, s Subject, count int64) bool {
+	if !cluster.Config.Enforce.Limits {
 		return true
 	}
 	room := func(limit *int64, usage uint64) bool {
 		if limit == nil {
 			return true
 		}
-		u, ok := st.Usage.Get(usage)
+		u, ok := cluster.Usage.Get(usage)
 		return (!ok && count <= *limit) || (ok && u.Accruing+count <= *limit)
 	}
-	account := st.Policy.AccountAssoc(s.Job.Account)
-	for _, qos := range qosLevels(st, s) {
+	account := cluster.Policy.AccountAssoc(s.Job.Account)
+	for _, qos := range qosLevels(cluster, s) {
 		if !room(qos.GrpJobsAccrue, state.UsageKey(state.UsageQOS, qos.ID, 0)) ||
 			!room(qos.MaxAccruePerUser, state.UsageKey(state.UsageQOSUser, qos.ID, s.Job.UID)) ||
 			!room(qos.MaxAccruePerAcct, state.UsageKey(state.UsageQOSAccount, qos.ID, account)) {
@@ -730,7 +777,7 @@ func Accrues(st *state.State, s Subject, count int64) bool {
 		}
 	}
 	most := (*int64)(nil)
-	for _, assoc := range st.Policy.Chain(s.Assoc) {
+	for _, assoc := range cluster.Policy.Chain(s.Assoc) {
 		if most == nil {
 			most = assoc.MaxJobsAccrue
 		}
@@ -742,8 +789,12 @@ func Accrues(st *state.State, s Subject, count int64) bool {
 }
 
 // LimitsAccrual tells whether any QOS or association limits how many jobs age.
-func LimitsAccrual(st *state.State) bool {
-	return st.Config.Enforce.Limits && (slices.ContainsFunc(st.Policy.QOS, func(q spec.QOS) bool {
-		return q.GrpJobsAccrue != nil || q.MaxAccruePerUser != nil || q.MaxAccruePerAcct != nil
-	}) || slices.ContainsFunc(st.Policy.Assocs, func(a spec.Association) bool { return a.GrpJobsAccrue != nil || a.MaxJobsAccrue != nil }))
+func LimitsAccrual(cluster *state.State) bool {
+	return cluster.Config.Enforce.Limits && (slices.ContainsFunc(cluster.Policy.QOS,
+		func(qos spec.QOS) bool {
+			return qos.GrpJobsAccrue != nil || qos.MaxAccruePerUser != nil ||
+				qos.MaxAccruePerAcct != nil
+		}) || slices.ContainsFunc(cluster.Policy.Assocs, func(a spec.Association) bool {
+		return a.GrpJobsAccrue != nil || a.MaxJobsAccrue != nil
+	}))
 }

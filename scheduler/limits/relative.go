@@ -26,24 +26,24 @@ func IsShare(tres string) bool {
 }
 
 // Shares are the limits of a QOS that the flag Relative makes percentages.
-func Shares(q *spec.QOS) [6]*spec.Limits {
+func Shares(qos *spec.QOS) [6]*spec.Limits {
 	return [...]*spec.Limits{
-		&q.GrpTRES,
-		&q.MaxTRESPerAcct,
-		&q.MaxTRESPerJob,
-		&q.MaxTRESPerNode,
-		&q.MaxTRESPerUser,
-		&q.MinTRESPerJob,
+		&qos.GrpTRES,
+		&qos.MaxTRESPerAcct,
+		&qos.MaxTRESPerJob,
+		&qos.MaxTRESPerNode,
+		&qos.MaxTRESPerUser,
+		&qos.MinTRESPerJob,
 	}
 }
 
 // Amounts is a QOS with the amounts that its percentages stand for, rounded
 // down; one without the flag Relative is left as it is.
-func (s *Sizes) Amounts(st *state.State, qos *spec.QOS) *spec.QOS {
+func (s *Sizes) Amounts(cluster *state.State, qos *spec.QOS) *spec.QOS {
 	if !qos.HasFlag(Relative) {
 		return qos
 	}
-	whole := s.sizeOf(st, qos)
+	whole := s.sizeOf(cluster, qos)
 	out := *qos
 	for _, limits := range Shares(&out) {
 		given := *limits
@@ -51,7 +51,7 @@ func (s *Sizes) Amounts(st *state.State, qos *spec.QOS) *spec.QOS {
 		for _, e := range given {
 			all := whole.Get(e.Name)
 			if name, ok := strings.CutPrefix(e.Name, "license/"); ok {
-				all = st.LicenseTotal(name)
+				all = cluster.LicenseTotal(name)
 			}
 			e.N = all/100*e.N + all%100*e.N/100
 			*limits = append(*limits, e)
@@ -61,21 +61,21 @@ func (s *Sizes) Amounts(st *state.State, qos *spec.QOS) *spec.QOS {
 }
 
 // sizeOf sums up the nodes of the partitions whose QOS it is, or else of the cluster.
-func (s *Sizes) sizeOf(st *state.State, qos *spec.QOS) spec.TRES {
+func (s *Sizes) sizeOf(cluster *state.State, qos *spec.QOS) spec.TRES {
 	if s != nil {
 		if t, ok := s.whole[qos.ID]; ok {
 			return t
 		}
 	}
 	var own spec.Bitset
-	all := !PartitionQOS(st, qos.Name)
-	for i := range st.Parts.List {
-		if st.Parts.List[i].Spec.QOS == qos.Name {
-			own = own.Or(st.Parts.List[i].Nodes)
+	all := !PartitionQOS(cluster, qos.Name)
+	for i := range cluster.Parts.List {
+		if cluster.Parts.List[i].Spec.QOS == qos.Name {
+			own = own.Or(cluster.Parts.List[i].Nodes)
 		}
 	}
 	var tres spec.TRES
-	st.Nodes.Range(func(_ uint64, node *state.Node) bool {
+	cluster.Nodes.Range(func(_ uint64, node *state.Node) bool {
 		if all || own.Has(int(node.ID)) {
 			tres = tres.Add(node.Capacity())
 		}
@@ -91,9 +91,9 @@ func (s *Sizes) sizeOf(st *state.State, qos *spec.QOS) spec.TRES {
 }
 
 // PartitionQOS tells whether any partition has a QOS as its own.
-func PartitionQOS(st *state.State, name string) bool {
-	for i := range st.Parts.List {
-		if st.Parts.List[i].Spec.QOS == name {
+func PartitionQOS(cluster *state.State, name string) bool {
+	for i := range cluster.Parts.List {
+		if cluster.Parts.List[i].Spec.QOS == name {
 			return true
 		}
 	}

@@ -17,21 +17,21 @@ func Held(usage *state.Usage, tres string) int64 {
 }
 
 // SpentMinutes is what of a limit in minutes was used in the past; nil = none.
-func SpentMinutes(u *state.Spent, tres string) int64 {
-	return int64(min(u.Of(tres).Hi, math.MaxInt64/2)) / 60
+func SpentMinutes(usage *state.Spent, tres string) int64 {
+	return int64(min(usage.Of(tres).Hi, math.MaxInt64/2)) / 60
 }
 
 // SpentSeconds is how long jobs ran in the past; nil = never.
-func SpentSeconds(u *state.Spent) int64 {
-	if u == nil {
+func SpentSeconds(usage *state.Spent) int64 {
+	if usage == nil {
 		return 0
 	}
-	return int64(min(u.Wall.Hi, math.MaxInt64/2))
+	return int64(min(usage.Wall.Hi, math.MaxInt64/2))
 }
 
 // RunMinutes is what running jobs of a subject may still use.
-func RunMinutes(st *state.State, key uint64, tres string, now spec.Instant) int64 {
-	return st.RunSeconds(key, tres, now) / 60
+func RunMinutes(cluster *state.State, key uint64, tres string, now spec.Instant) int64 {
+	return cluster.RunSeconds(key, tres, now) / 60
 }
 
 // Effective is an association with the limits of one job and of one user that
@@ -41,20 +41,20 @@ func Effective(policy *state.Policy, id uint32) *spec.Association {
 	if len(chain) == 0 {
 		return nil
 	}
-	out := *chain[0]
+	association := *chain[0]
 	for _, assoc := range chain[1:] {
-		inherit(&out.MaxJobs, assoc.MaxJobs)
-		inherit(&out.MaxSubmitJobs, assoc.MaxSubmitJobs)
-		inherit(&out.MaxJobsAccrue, assoc.MaxJobsAccrue)
-		inherit(&out.MinPrio, assoc.MinPrio)
-		if out.MaxWall <= 0 {
-			out.MaxWall = assoc.MaxWall
+		inherit(&association.MaxJobs, assoc.MaxJobs)
+		inherit(&association.MaxSubmitJobs, assoc.MaxSubmitJobs)
+		inherit(&association.MaxJobsAccrue, assoc.MaxJobsAccrue)
+		inherit(&association.MinPrio, assoc.MinPrio)
+		if association.MaxWall <= 0 {
+			association.MaxWall = assoc.MaxWall
 		}
-		inheritTRES(&out.MaxTRESPerJob, assoc.MaxTRESPerJob)
-		inheritTRES(&out.MaxTRESPerNode, assoc.MaxTRESPerNode)
-		inheritTRES(&out.MaxTRESMins, assoc.MaxTRESMins)
+		inheritTRES(&association.MaxTRESPerJob, assoc.MaxTRESPerJob)
+		inheritTRES(&association.MaxTRESPerNode, assoc.MaxTRESPerNode)
+		inheritTRES(&association.MaxTRESMins, assoc.MaxTRESMins)
 	}
-	return &out
+	return &association
 }
 
 func inherit(own **int64, above *int64) {
@@ -67,9 +67,9 @@ func inherit(own **int64, above *int64) {
 // into the list that it was given.
 func inheritTRES(own *spec.Limits, above spec.Limits) {
 	list := *own
-	for _, l := range above {
-		if _, ok := list.Get(l.Name); !ok {
-			list = append(list[:len(list):len(list)], l)
+	for _, limit := range above {
+		if _, ok := list.Get(limit.Name); !ok {
+			list = append(list[:len(list):len(list)], limit)
 		}
 	}
 	*own = list

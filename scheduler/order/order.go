@@ -58,43 +58,44 @@ type flags struct {
 	always                             bool // ACCRUE_ALWAYS
 }
 
-func flagsOf(p *spec.PriorityConfig) flags {
-	all := fairshare.Has(p, "NO_NORMAL_ALL")
+func flagsOf(config *spec.PriorityConfig) flags {
+	all := fairshare.Has(config, "NO_NORMAL_ALL")
 	return flags{
-		rawAssoc: all || fairshare.Has(p, "NO_NORMAL_ASSOC"),
-		rawPart:  all || fairshare.Has(p, "NO_NORMAL_PART"),
-		rawQOS:   all || fairshare.Has(p, "NO_NORMAL_QOS"),
+		rawAssoc: all || fairshare.Has(config, "NO_NORMAL_ASSOC"),
+		rawPart:  all || fairshare.Has(config, "NO_NORMAL_PART"),
+		rawQOS:   all || fairshare.Has(config, "NO_NORMAL_QOS"),
 		rawTRES: all ||
-			fairshare.Has(p, "NO_NORMAL_TRES"),
-		byTime: fairshare.Has(p, "SMALL_RELATIVE_TO_TIME"),
-		always: fairshare.Has(p, "ACCRUE_ALWAYS"),
+			fairshare.Has(config, "NO_NORMAL_TRES"),
+		byTime: fairshare.Has(config, "SMALL_RELATIVE_TO_TIME"),
+		always: fairshare.Has(config, "ACCRUE_ALWAYS"),
 	}
 }
 
 type partTotals struct{ tres spec.TRES }
 
 // NewContext sums up the cluster once.
-func NewContext(st *state.State, now spec.Instant) *Context {
-	context := &Context{st: st, now: now, levels: qosLevels(st), maxAge: st.Config.Priority.MaxAge,
-		flags: flagsOf(&st.Config.Priority)}
+func NewContext(cluster *state.State, now spec.Instant) *Context {
+	context := &Context{st: cluster, now: now, levels: qosLevels(cluster),
+		maxAge: cluster.Config.Priority.MaxAge,
+		flags:  flagsOf(&cluster.Config.Priority)}
 	if context.maxAge == 0 {
 		context.maxAge = 7 * spec.Day
 	}
-	st.Nodes.Range(func(_ uint64, n *state.Node) bool {
-		context.totalCPUs += n.CPUs
+	cluster.Nodes.Range(func(_ uint64, node *state.Node) bool {
+		context.totalCPUs += node.CPUs
 		context.totalNodes++
 		return true
 	})
-	for i := range st.Parts.List {
-		partition := &st.Parts.List[i]
+	for i := range cluster.Parts.List {
+		partition := &cluster.Parts.List[i]
 		context.maxPart = max(context.maxPart, jobFactor(partition.Spec))
-		if len(st.Config.Priority.TRES) == 0 {
+		if len(cluster.Config.Priority.TRES) == 0 {
 			continue
 		}
 		var tres spec.TRES
 		for id := partition.Nodes.Next(0); id >= 0; id = partition.Nodes.Next(id + 1) {
-			if n := st.NodeByID(spec.NodeID(id)); n != nil {
-				tres = tres.Add(n.Capacity())
+			if node := cluster.NodeByID(spec.NodeID(id)); node != nil {
+				tres = tres.Add(node.Capacity())
 			}
 		}
 		if context.parts == nil {
@@ -102,11 +103,11 @@ func NewContext(st *state.State, now spec.Instant) *Context {
 		}
 		context.parts[partition.Spec.Name] = partTotals{tres}
 	}
-	for i := range st.Policy.QOS {
-		context.maxQOS = max(context.maxQOS, int64(st.Policy.QOS[i].Priority))
+	for i := range cluster.Policy.QOS {
+		context.maxQOS = max(context.maxQOS, int64(cluster.Policy.QOS[i].Priority))
 	}
-	for i := range st.Policy.Assocs {
-		context.maxAssoc = max(context.maxAssoc, int64(st.Policy.Assocs[i].Priority))
+	for i := range cluster.Policy.Assocs {
+		context.maxAssoc = max(context.maxAssoc, int64(cluster.Policy.Assocs[i].Priority))
 	}
 	return context
 }
@@ -115,11 +116,11 @@ func NewContext(st *state.State, now spec.Instant) *Context {
 type Running struct{ now *Context }
 
 // NewRunning prepares what CALCULATE_RUNNING needs, where it is set.
-func NewRunning(st *state.State, now spec.Instant) Running {
-	if !fairshare.Has(&st.Config.Priority, "CALCULATE_RUNNING") {
+func NewRunning(cluster *state.State, now spec.Instant) Running {
+	if !fairshare.Has(&cluster.Config.Priority, "CALCULATE_RUNNING") {
 		return Running{}
 	}
-	return Running{NewContext(st, now)}
+	return Running{NewContext(cluster, now)}
 }
 
 // Of is the priority with which a job started or, with CALCULATE_RUNNING, what
@@ -138,7 +139,9 @@ func (r Running) Of(job *state.Job) uint32 {
 	return r.now.Of(&holds, part.Spec).Total
 }
 
-func jobFactor(p *spec.PartitionSpec) int64 { return max(int64(p.PriorityJobFactor), 1) }
+func jobFactor(partition *spec.PartitionSpec) int64 {
+	return max(int64(partition.PriorityJobFactor), 1)
+}
 
 // Shares is the tree of fair shares of the state.
 func (c *Context) Shares() *fairshare.Tree {
@@ -149,10 +152,10 @@ func (c *Context) Shares() *fairshare.Tree {
 }
 
 // Of computes a job's factors in one of its partitions.
-func (c *Context) Of(j *state.Job, part *spec.PartitionSpec) Factors {
-	f := c.Fixed(j, part)
-	c.Complete(&f, j)
-	return f
+func (c *Context) Of(job *state.Job, part *spec.PartitionSpec) Factors {
+	factors := c.Fixed(job, part)
+	c.Complete(&factors, job)
+	return factors
 }
 
 // Fixed computes the factors that all jobs share which ask for the same in
@@ -169,17 +172,17 @@ func (c *Context) Fixed(job *state.Job, part *spec.PartitionSpec) Factors {
 		jobFactor(part),
 		wholeOrOne(c.maxPart, c.flags.rawPart),
 	)
-	if q := c.st.Policy.FindQOS(job.QOS()); q != nil {
+	if qos := c.st.Policy.FindQOS(job.QOS()); qos != nil {
 		factors.QOS = weighPart(
 			priority.QOS,
-			int64(q.Priority),
+			int64(qos.Priority),
 			wholeOrOne(c.maxQOS, c.flags.rawQOS),
 		)
 	}
-	if a := c.st.Policy.Assoc(job.Assoc); a != nil {
+	if association := c.st.Policy.Assoc(job.Assoc); association != nil {
 		factors.Assoc = weighPart(
 			priority.Assoc,
-			int64(a.Priority),
+			int64(association.Priority),
 			wholeOrOne(c.maxAssoc, c.flags.rawAssoc),
 		)
 	}
@@ -298,18 +301,18 @@ func weighPart(weight uint32, part, whole int64) int64 {
 	return int64(min(q, most))
 }
 
-func clamp(v, low int64) int64 { return max(min(v, math.MaxUint32), low) }
+func clamp(value, low int64) int64 { return max(min(value, math.MaxUint32), low) }
 
 // qosLevels numbers the QOS so that one whose jobs may preempt those of another
 // stands above it; 0 are those that preempt nobody.
-func qosLevels(st *state.State) map[string]uint32 {
-	if st.Config.Sched.PreemptType != "preempt/qos" {
+func qosLevels(cluster *state.State) map[string]uint32 {
+	if cluster.Config.Sched.PreemptType != "preempt/qos" {
 		return nil
 	}
 	out := map[string]uint32{}
-	for range st.Policy.QOS { // as often as a chain of them may be long
-		for i := range st.Policy.QOS {
-			qos := &st.Policy.QOS[i]
+	for range cluster.Policy.QOS { // as often as a chain of them may be long
+		for i := range cluster.Policy.QOS {
+			qos := &cluster.Policy.QOS[i]
 			for _, below := range qos.Preempt {
 				if out[qos.Name] <= out[below] && out[below] < maxLevel {
 					out[qos.Name] = out[below] + 1
@@ -320,6 +323,8 @@ func qosLevels(st *state.State) map[string]uint32 {
 	return out
 }
 
+// maxLevel bounds the levels of QOS that may preempt each other in a circle: those rise in each
+// round above.
 const maxLevel = 1<<16 - 1
 
 // Standing is what comes before priority in the order of a pass: who may
@@ -337,4 +342,4 @@ func (c *Context) Standing(job *state.Job, part *spec.PartitionSpec) uint32 {
 }
 
 // Tier is a partition's PriorityTier; 1 by default.
-func Tier(p *spec.PartitionSpec) uint32 { return max(p.PriorityTier, 1) }
+func Tier(partition *spec.PartitionSpec) uint32 { return max(partition.PriorityTier, 1) }

@@ -7,36 +7,39 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-// trackTenants makes the timeline keep who is on which node, if any of the classes
-// minds, or a component of a heterogeneous job that one stands for.
+// trackTenants makes the timeline record which jobs are on which node, if any class, or a component
+// of a heterogeneous job that a class stands for, restricts its neighbours.
 func (p *pass) trackTenants() {
 	if p.queue.anyMindsNeighbours() ||
 		(p.queue.hetClasses > 0 && slices.ContainsFunc(p.queue.classes, func(class *jobClass) bool {
-			return !class.isEmpty() && slices.ContainsFunc(p.snapshot.Components(class.request.representative), func(c *state.Job) bool {
-				return slices.ContainsFunc(c.Spec.Partitions, func(name string) bool {
-					part := p.snapshot.Parts.Find(name)
-					return part != nil && mindsNeighbours(p.cfg, part.Spec, c)
-				})
-			})
+			return !class.isEmpty() &&
+				slices.ContainsFunc(p.snapshot.Components(class.request.representative),
+					func(component *state.Job) bool {
+						return slices.ContainsFunc(component.Spec.Partitions,
+							func(name string) bool {
+								part := p.snapshot.Parts.Find(name)
+								return part != nil && mindsNeighbours(p.cfg, part.Spec, component)
+							})
+					})
 		})) {
 		p.line.TrackTenants()
 	}
 }
 
-// mindsNeighbours tells whether a job in a partition keeps others off its nodes, be it
-// only perhaps, or shares its CPUs with others.
-func mindsNeighbours(cfg *spec.Config, part *spec.PartitionSpec, job *state.Job) bool {
+// mindsNeighbours tells whether a job in a partition keeps, or may keep, others off its nodes,
+// or shares its CPUs with others.
+func mindsNeighbours(config *spec.Config, part *spec.PartitionSpec, job *state.Job) bool {
 	switch job.Spec.Place.Sharing {
 	case spec.ExclusiveUser, spec.ExclusiveMCS, spec.ExclusiveTopo:
 		return true
 	}
-	labelled := cfg.Labels().Always && job.Spec.MCSLabel != ""
+	labelled := config.Labels().Always && job.Spec.MCSLabel != ""
 	shares := part.Sharers(job.Spec.Place.Sharing) > 1
 	return part.ExclusiveUser || part.ExclusiveTopo || labelled || shares
 }
 
-// wholeBlocks tells whether some job keeps whole blocks for itself. What is on
-// a node then bears on others, which an incremental pass may not look at.
+// wholeBlocks tells whether some job keeps whole blocks for itself. What runs on
+// a node then affects other nodes, which an incremental pass may not examine.
 func (p *pass) wholeBlocks() bool {
 	return p.cfg.HasBlocks() && slices.ContainsFunc(p.queue.classes, func(class *jobClass) bool {
 		return !class.isEmpty() &&

@@ -11,9 +11,9 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-// What preempted jobs leave belongs to the job that they were preempted for,
-// until it starts: before anybody else is looked at, it gets the nodes that it
-// was to start on. Where it cannot start there soon any more (a node was lost,
+// The resources of preempted jobs belong to the job that they were preempted for,
+// until it starts: it gets the nodes that it was to start on before the pass considers
+// any other job. If it can no longer start there soon (a node was lost,
 // a limit was reached), it waits its turn like the others.
 
 // claims gives the jobs that others made room for the nodes that were freed for them,
@@ -59,8 +59,8 @@ func (p *claims) startClaimants() error {
 	return nil
 }
 
-// listClaimants lists the jobs that others made room for, as far as they may
-// start, in the order in which they come, and heterogeneous jobs apart.
+// listClaimants lists the jobs that others were preempted for and that may
+// start, in order of rank; heterogeneous jobs are listed separately.
 func (p *claims) listClaimants() (list, hets []claimant) {
 	p.queue.claim.Range(func(uid uint64, _ struct{}) bool {
 		w := p.queue.jobs[spec.JobUID(uid)]
@@ -114,22 +114,21 @@ func (p *claims) readyClaimant(c *claimant) bool {
 	return true
 }
 
-// withinLimits tells that no limit, licence or throttle keeps a claimant from
-// starting.
+// withinLimits tells whether every limit, licence and throttle allows a claimant to start.
 func (p *claims) withinLimits(c *claimant) bool {
-	class, j := c.class, c.member.job
+	class, job := c.class, c.member.job
 	return class.bound.Before(class.least, class.demand.Limit) == nil &&
-		p.checkPriority(class, j) == nil &&
-		eligible.CheckLicenses(p.trial.State, j.Spec, p.now, class.demand.Limit) == nil &&
-		eligible.CheckArrayThrottle(p.trial.State, j) == nil
+		p.checkPriority(class, job) == nil &&
+		eligible.CheckLicenses(p.trial.State, job.Spec, p.now, class.demand.Limit) == nil &&
+		eligible.CheckArrayThrottle(p.trial.State, job) == nil
 }
 
 // Bounds of the search for places for all claimants.
 const maxClaimOrders = 8
 
-// placeClaimants finds places for all claimants, or for as many as it can: what was
-// left for one of them is no use to it if one that comes before takes it, which
-// has another choice. Who gets none is looked at first then.
+// placeClaimants finds places for as many claimants as possible. A greedy order can give a
+// claimant's only feasible nodes to one that had alternatives, so it retries with the
+// unplaced one first.
 func (p *claims) placeClaimants(list []claimant) {
 	for i := range list {
 		if old := p.planner.promiseTo(list[i].member.uid, list[i].task); old != nil {
@@ -139,26 +138,26 @@ func (p *claims) placeClaimants(list []claimant) {
 	best, most := slices.Clone(list), -1
 	var tried []spec.JobUID
 	for range maxClaimOrders {
-		placed, out := p.placeClaims(list)
+		placed, unplaced := p.placeClaims(list)
 		if placed > most {
 			copy(best, list)
 			most = placed
 		}
-		out = slices.DeleteFunc(
-			out,
+		unplaced = slices.DeleteFunc(
+			unplaced,
 			func(uid spec.JobUID) bool { return slices.Contains(tried, uid) },
 		)
-		if len(out) == 0 {
+		if len(unplaced) == 0 {
 			break
 		}
-		tried = append(tried, out[0])
+		tried = append(tried, unplaced[0])
 		front := slices.DeleteFunc(
 			slices.Clone(list),
-			func(c claimant) bool { return c.member.uid != out[0] },
+			func(c claimant) bool { return c.member.uid != unplaced[0] },
 		)
 		behind := slices.DeleteFunc(
 			slices.Clone(list),
-			func(c claimant) bool { return c.member.uid == out[0] },
+			func(c claimant) bool { return c.member.uid == unplaced[0] },
 		)
 		copy(list, append(front, behind...))
 	}
@@ -167,8 +166,8 @@ func (p *claims) placeClaimants(list []claimant) {
 }
 
 // placeClaims gives the claimants places, one after the other, and leaves the
-// timeline as it was. It returns how many got one, and who did not.
-func (p *claims) placeClaims(list []claimant) (placed int, out []spec.JobUID) {
+// timeline as it was. It returns how many got one, and whose jobs did not.
+func (p *claims) placeClaims(list []claimant) (placed int, unplaced []spec.JobUID) {
 	got := map[spec.JobUID]bool{}
 	for i := range list {
 		c := &list[i]
@@ -194,28 +193,28 @@ func (p *claims) placeClaims(list []claimant) (placed int, out []spec.JobUID) {
 		c := &list[i]
 		if c.slot.Parts != nil {
 			p.line.Forget(c.slot.Parts, c.slot.Start, c.class.demand.Limit, c.member.uid)
-		} else if !got[c.member.uid] && !slices.Contains(out, c.member.uid) {
-			out = append(out, c.member.uid)
+		} else if !got[c.member.uid] && !slices.Contains(unplaced, c.member.uid) {
+			unplaced = append(unplaced, c.member.uid)
 		}
 	}
-	return len(got), out
+	return len(got), unplaced
 }
 
 // rankOf is where a job of a class stands.
-func (p *claims) rankOf(class *jobClass, j *state.Job) uint64 {
-	f := class.fixed
-	p.ctx.Complete(&f, j)
-	return rankOf(p.ctx.Standing(j, class.part.Spec), f.Total)
+func (p *claims) rankOf(class *jobClass, job *state.Job) uint64 {
+	factors := class.fixed
+	p.ctx.Complete(&factors, job)
+	return rankOf(p.ctx.Standing(job, class.part.Spec), factors.Total)
 }
 
-// awaitsVictims tells that some of those who are to make room for a job have not gone
-// yet. What is free beside them may be promised to a job that comes before it.
+// awaitsVictims tells whether some jobs preempted for a job are still running.
+// Other free resources may be promised to a job that ranks before it.
 func (p *claims) awaitsVictims(job *state.Job) bool {
 	for id := job.Claim.Next(0); id >= 0; id = job.Claim.Next(id + 1) {
 		if node := p.snapshot.NodeByID(spec.NodeID(id)); node != nil &&
 			slices.ContainsFunc(node.Jobs, func(uid spec.JobUID) bool {
-				e := p.snapshot.Job(uid).Ending
-				return e != nil && e.For == job.UID
+				ending := p.snapshot.Job(uid).Ending
+				return ending != nil && ending.For == job.UID
 			}) {
 			return true
 		}
@@ -253,15 +252,15 @@ func (p *claims) claimNodes(c *claimant) error {
 	return nil
 }
 
-// held is what a job counts as in limits and licences while others make room
-// for it: like its nodes, nobody takes that before it starts.
+// held is what a job counts as in limits and licences while others are preempted
+// for it: they are reserved for it like its nodes, until it starts.
 type held struct {
 	job   *state.Job
 	alloc *spec.Allocation
 	limit spec.Span
 }
 
-// holdStart counts a job that is to start on some nodes as if it did already.
+// holdStart counts a job that is to start on some nodes as if it were running there.
 func (p *claims) holdStart(job *state.Job, part string, nodes spec.Bitset, limit spec.Span) {
 	lics, short := eligible.ChooseLicenses(p.trial.State, job.Spec, p.now, limit)
 	if p.holds[job.UID] != nil || short != nil {
@@ -285,8 +284,8 @@ func (p *claims) lookAtHeld(uid spec.JobUID) (done func()) {
 	p.trial.Hold(h.job, h.alloc, h.limit, false)
 	delete(p.holds, uid)
 	return func() {
-		if j := p.trial.Job(uid); j.State == spec.Pending &&
-			p.trial.Job(commit.LeaderOf(j)).Claim != nil &&
+		if job := p.trial.Job(uid); job.State == spec.Pending &&
+			p.trial.Job(commit.LeaderOf(job)).Claim != nil &&
 			p.holds[uid] == nil {
 			p.trial.Hold(h.job, h.alloc, h.limit, true)
 			p.holds[uid] = h
@@ -297,9 +296,9 @@ func (p *claims) lookAtHeld(uid spec.JobUID) (done func()) {
 // lookAtHeldComponents is look for the components of a heterogeneous job but its leader.
 func (p *claims) lookAtHeldComponents(leader *state.Job) (done func()) {
 	var again []func()
-	for _, c := range p.snapshot.Components(leader) {
-		if p.holds[c.UID] != nil {
-			again = append(again, p.lookAtHeld(c.UID))
+	for _, component := range p.snapshot.Components(leader) {
+		if p.holds[component.UID] != nil {
+			again = append(again, p.lookAtHeld(component.UID))
 		}
 	}
 	return func() {
@@ -356,8 +355,8 @@ func (p *claims) claimReason(class *jobClass, m *member) *spec.Reason {
 	return reason
 }
 
-// planBehind reserves the starts of the tasks of a record behind the one that
-// others make room for: who comes later must not delay them.
+// planBehind reserves the starts of an array's tasks after the one that
+// others are preempted for, so that lower jobs do not delay them.
 func (p *claims) planBehind(class *jobClass, m *member) {
 	job := m.job
 	if !job.IsArrayRecord() || !class.ready || p.marks[m.uid]&reserved != 0 ||

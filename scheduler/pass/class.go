@@ -15,11 +15,11 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-// A deep queue is mostly many jobs that ask for the same. The pass works on
-// job classes: the jobs of one user, account and QOS that ask for the same in one
-// partition. What bars one of them bars all, and what does not fit for one
-// does not fit for the next, so that a pass costs something for each class and
-// for each job that it starts or plans, but nothing for the rest.
+// A deep queue consists mostly of jobs with equal requests. The pass works on
+// job classes: the jobs of one user, account and QOS with equal requests in one
+// partition. What keeps one of them from starting keeps all, and what does not fit for one
+// does not fit for the next. So the cost of a pass grows with the classes and
+// with the jobs that it starts or plans, but not with the rest of the queue.
 
 // jobClass is a set of such jobs, in the order in which they come.
 type jobClass struct {
@@ -35,14 +35,15 @@ type jobClass struct {
 	members         []member // in order; those that have gone stay, marked, for a while
 	gone            int
 	mindsNeighbours bool // its jobs mind who is on the nodes beside them
-	// settled is the reason that all members have in the ledger but the odd
-	// ones. While it is nil nothing is known about them.
+	// settled is the reason that all members except the odd
+	// ones have in the ledger; nil if their reasons are not known.
 	settled *spec.Reason
 	odd     map[spec.JobUID]*state.Job
 
 	// What is asked for, once a pass has worked it out.
 	sized  bool      // the next one need not: it does not depend on the nodes there are
 	wall   spec.Span // the limit it was worked out under
+	limit  spec.Span // the demand's, before a reservation shortens it
 	demand place.Demand
 	least  spec.TRES
 
@@ -162,7 +163,7 @@ func (class *jobClass) removeMember(m *member) {
 
 // inQOS is a job as it is in this class: one that may start in several QOS is in a
 // class for each.
-func (class *jobClass) inQOS(j *state.Job) *state.Job { return eligible.InQOS(j, class.qos) }
+func (class *jobClass) inQOS(job *state.Job) *state.Job { return eligible.InQOS(job, class.qos) }
 
 func (class *jobClass) isEmpty() bool { return class.gone == len(class.members) }
 
@@ -181,17 +182,21 @@ func (class *jobClass) beginPass(ctx *order.Context) {
 	class.nextMember(ctx)
 }
 
-// measureDemand works out what the jobs of a class ask for.
-func (class *jobClass) measureDemand(st *state.State, job *state.Job) {
+// measureDemand computes what the jobs of a class request.
+func (class *jobClass) measureDemand(cluster *state.State, job *state.Job) {
 	if wall := class.bound.Wall(); !class.sized || class.wall != wall {
-		class.demand, class.wall = eligible.ResolveRequest(st, class.part, job.Spec, wall), wall
+		class.demand, class.wall = eligible.ResolveRequest(cluster, class.part, job.Spec, wall),
+			wall
 		class.sized = !eligible.IsElastic(&class.demand)
 		if !class.sized {
-			eligible.RaiseMinNodes(st, class.part, &class.demand)
+			eligible.RaiseMinNodes(cluster, class.part, &class.demand)
 		}
 		class.least = eligible.MinimumTRES(&class.demand, class.part.Spec, job.Spec)
+		class.limit = class.demand.Limit
 	}
-	class.demand.Inside = "" // until a reservation says otherwise
+	// Until a reservation says otherwise: what an earlier pass had of it may have changed.
+	class.demand.Inside = ""
+	class.demand.Limit = class.limit
 }
 
 // nextMember goes to the next member; false if there is none.
@@ -231,8 +236,8 @@ func (class *jobClass) ranksBefore(other *jobClass) bool {
 	return a.ranksBefore(b)
 }
 
-// updateRank works out anew where a class stands, where that changes within a pass: with
-// what its account holds. It tells whether it did.
+// updateRank recomputes the rank of a class if it can change within a pass, with
+// what its account holds. It tells whether the rank changed.
 func (p *pass) updateRank(class *jobClass) bool {
 	if p.guarantees == nil {
 		return false
@@ -263,12 +268,13 @@ type request struct {
 func hashRequest(job *state.Job) uint64 {
 	jobSpec, h := job.Spec, uint64(14695981039346656037)
 	size := &jobSpec.Size
-	for _, v := range [...]uint64{uint64(jobSpec.UID), uint64(job.Assoc), uint64(jobSpec.Time.Limit), uint64(size.MinNodes)<<32 | uint64(size.MaxNodes),
+	for _, value := range [...]uint64{uint64(jobSpec.UID), uint64(job.Assoc),
+		uint64(jobSpec.Time.Limit), uint64(size.MinNodes)<<32 | uint64(size.MaxNodes),
 		uint64(size.Tasks)<<32 | uint64(size.TasksPerNode), uint64(size.CPUsPerTask)<<32 | uint64(size.CPUsPerGPU), uint64(size.MinCPUsPerNode),
 		uint64(size.MemPerNode), uint64(size.MemPerCPU)<<20 ^ uint64(size.MemPerGPU), uint64(len(jobSpec.QOS))<<8 | uint64(len(jobSpec.Partitions)),
 		hashCounts(size.PerNode), hashCounts(size.PerTask), hashCounts(size.PerJob), hashCounts(jobSpec.Licenses),
 		uint64(len(jobSpec.Place.Nodes))<<16 | uint64(len(jobSpec.Place.Constraint)), uint64(jobSpec.Queue.Priority)<<32 | uint64(uint32(jobSpec.Queue.Nice))} {
-		h = (h ^ v) * 0x9e3779b97f4a7c15
+		h = (h ^ value) * 0x9e3779b97f4a7c15
 		h ^= h >> 29
 	}
 	return h
@@ -327,11 +333,11 @@ func sameTRES(a, b *spec.TRES) bool {
 }
 
 // sameRank compares what jobs say about their place in the queue.
-func sameRank(ask, b *spec.QueueAsk) bool {
-	return ask.Priority == b.Priority &&
-		ask.Nice == b.Nice &&
-		ask.SiteFactor == b.SiteFactor &&
-		ask.Reboot == b.Reboot
+func sameRank(query, queueAsk *spec.QueueAsk) bool {
+	return query.Priority == queueAsk.Priority &&
+		query.Nice == queueAsk.Nice &&
+		query.SiteFactor == queueAsk.SiteFactor &&
+		query.Reboot == queueAsk.Reboot
 }
 
 func sameSize(a, b *spec.Size) bool {

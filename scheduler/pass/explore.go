@@ -25,8 +25,10 @@ type Explorer struct {
 // Explore runs a pass up to a pending job. It is nil if the pass does not
 // come to it: the job is held, waits for its begin or a dependency, or a pass
 // of the whole queue would start it. A heterogeneous job is its leader.
-func Explore(st *state.State, now spec.Instant, uid spec.JobUID, opt Options) (*Explorer, error) {
-	p := newPass(st, now, opt)
+func Explore(
+	cluster *state.State, now spec.Instant, uid spec.JobUID, options Options,
+) (*Explorer, error) {
+	p := newPass(cluster, now, options)
 	p.stopAt = uid
 	if err := p.run(); err != nil {
 		return nil, err
@@ -83,7 +85,13 @@ func (x *Explorer) startIn(
 	job.Spec = jobSpec
 	bound := limits.Find(
 		p.trial.State,
-		limits.Subject{Job: jobSpec, Part: part.Spec, Assoc: x.j.Assoc, Now: p.now},
+		limits.Subject{
+			Job:    jobSpec,
+			Part:   part.Spec,
+			Assoc:  x.j.Assoc,
+			Now:    p.now,
+			Beside: limits.Beside(p.trial.State, x.j),
+		},
 	)
 	demand := eligible.ResolveDemand(p.snapshot, part, jobSpec, &bound)
 	if eligible.MissesDeadline(&job, p.now) {
@@ -92,8 +100,8 @@ func (x *Explorer) startIn(
 	if r := eligible.CheckStartable(p.snapshot, part, &job); r != nil {
 		return timeline.Slot{}, r
 	}
-	if b := eligible.CheckPartition(p.snapshot, part, jobSpec, &demand); b != nil {
-		return timeline.Slot{}, &b.Reason
+	if rejection := eligible.CheckPartition(p.snapshot, part, jobSpec, &demand); rejection != nil {
+		return timeline.Slot{}, &rejection.Reason
 	}
 	nodes, err := eligible.AllowedNodes(p.snapshot, part, jobSpec)
 	if err != nil {
@@ -116,11 +124,12 @@ func (x *Explorer) startIn(
 		nodes.Set = nodes.Set.And(view.Only)
 	}
 	demand.Inside = view.Cores()
-	opt := nodes.Options(p.cfg, part.Spec, jobSpec, p.trees)
+	demand.Limit = view.CapLimit(demand.Limit, p.now)
+	options := nodes.Options(p.cfg, part.Spec, jobSpec, p.trees)
 	if nodes.Switches != nil && !p.planner.waitedForSwitches(&job) {
-		opt.OneOf = eligible.CombineSets(opt.OneOf, nodes.Switches)
+		options.OneOf = eligible.CombineSets(options.OneOf, nodes.Switches)
 	}
-	query := p.line.NewQuery(demand, nodes.Set, opt, view.Bars)
+	query := p.line.NewQuery(demand, nodes.Set, options, view.Bars)
 	for i := range p.snapshot.Parts.List {
 		if p.strict && &p.snapshot.Parts.List[i] == part && p.firstWaiting[i] != 0 {
 			query.NotBefore(max(p.lastPlanned[i], p.now+1)) // nothing may overtake
@@ -189,14 +198,14 @@ func (x *Explorer) StartTogether(
 	}
 	var nodes []spec.NodeID
 	for i := range parts {
-		c := &parts[i]
-		if startsTooLate(c.job, p.now, &c.slot, c.class.demand.Limit) {
+		part := &parts[i]
+		if startsTooLate(part.job, p.now, &part.slot, part.class.demand.Limit) {
 			return 0, nil, &spec.Reason{Code: spec.ReasonDeadLine, Until: start}
 		}
-		nodes = append(nodes, partNodes(c.slot.Parts)...)
+		nodes = append(nodes, partNodes(part.slot.Parts)...)
 	}
 	if start == p.now {
-		if r := p.het.tryStarts(parts); r != nil {
+		if r := p.het.refuseTogether(parts); r != nil {
 			return 0, nil, r
 		}
 	}
@@ -210,10 +219,12 @@ type Change struct {
 	Spec *spec.JobSpec
 }
 
-// Confirm runs a whole pass in which jobs ask for something else, and tells
-// when the first of them would start; false if that cannot be told.
-func Confirm(st *state.State, now spec.Instant, changes []Change, opt Options) (spec.Instant, bool) {
-	t := trial.On(st.Fork(), now, event.Actor{}, "explain")
+// Confirm runs a whole pass with changed requests, and tells
+// when the first of their jobs would start; false if that is unknown.
+func Confirm(
+	cluster *state.State, now spec.Instant, changes []Change, options Options,
+) (spec.Instant, bool) {
+	t := trial.On(cluster.Fork(), now, event.Actor{}, "explain")
 	for _, change := range changes {
 		job := t.Job(change.UID)
 		part := t.Parts.Find(change.Spec.Partitions[0])
@@ -229,17 +240,17 @@ func Confirm(st *state.State, now spec.Instant, changes []Change, opt Options) (
 		}
 	}
 	uid := changes[0].UID
-	out, err := Pass(t.Freeze(), t.Now, opt)
+	outcome, err := Pass(t.Freeze(), t.Now, options)
 	if err != nil {
 		return 0, false
 	}
-	for i := range out.Starts {
-		if out.Starts[i].UID == uid {
+	for i := range outcome.Starts {
+		if outcome.Starts[i].UID == uid {
 			return t.Now, true
 		}
 	}
-	if p := out.Plan.Of(uid); p != nil {
-		return p.Start, true
+	if planned := outcome.Plan.Of(uid); planned != nil {
+		return planned.Start, true
 	}
 	return 0, false
 }
@@ -257,17 +268,20 @@ func (x *Explorer) Rank(jobSpec *spec.JobSpec) int {
 				continue
 			}
 			for _, qos := range eligible.QOSChoices(job.Spec) {
-				c := *job
-				c.Spec = job.Spec.InQOS(qos)
-				b := limits.Find(
+				component := *job
+				component.Spec = job.Spec.InQOS(qos)
+				bound := limits.Find(
 					x.p.snapshot,
-					limits.Subject{Job: c.Spec, Part: part.Spec, Assoc: job.Assoc},
+					limits.Subject{Job: component.Spec, Part: part.Spec, Assoc: job.Assoc},
 				)
-				d := eligible.ResolveDemand(x.p.snapshot, part, c.Spec, &b)
-				c.Req = eligible.MinimumTRES(&d, part.Spec, c.Spec)
+				demand := eligible.ResolveDemand(x.p.snapshot, part, component.Spec, &bound)
+				component.Req = eligible.MinimumTRES(&demand, part.Spec, component.Spec)
 				out = min(
 					out,
-					rankOf(x.p.ctx.Standing(&c, part.Spec), x.p.ctx.Of(&c, part.Spec).Total),
+					rankOf(
+						x.p.ctx.Standing(&component, part.Spec),
+						x.p.ctx.Of(&component, part.Spec).Total,
+					),
 				)
 			}
 		}
@@ -285,8 +299,8 @@ func (x *Explorer) Rank(jobSpec *spec.JobSpec) int {
 
 // Ahead counts the jobs that a pass would look at before a pending one in one
 // of its partitions: those that are not held and wait for nothing else.
-func Ahead(st *state.State, now spec.Instant, uid spec.JobUID) int {
-	p := newPass(st, now, Options{})
+func Ahead(cluster *state.State, now spec.Instant, uid spec.JobUID) int {
+	p := newPass(cluster, now, Options{})
 	w := p.queue.jobs[uid]
 	if w == nil || w.request == nil {
 		return 0

@@ -39,40 +39,40 @@ func (p *het) tryHet(class *jobClass, m *member) (*spec.Reason, error) {
 		return nil, nil // in another of the leader's partitions
 	}
 	defer p.claims.lookAtHeldComponents(m.job)()
-	parts, r := p.prepareComponents(class, m)
-	if r == nil && !p.staysHet(parts, &r) {
+	parts, reason := p.prepareComponents(class, m)
+	if reason == nil && !p.staysHet(parts, &reason) {
 		start := p.now
-		start, r = p.place(class, m, parts)
-		switch made, err := p.makeRoomHet(class, m, parts, start, r); {
+		start, reason = p.place(class, m, parts)
+		switch made, err := p.makeRoomHet(class, m, parts, start, reason); {
 		case err != nil:
 			return nil, err
-		case made, r == nil && start > p.now:
-			r = p.promiseHet(class, m, parts)
-		case r == nil:
-			r = p.tryStarts(parts)
+		case made, reason == nil && start > p.now:
+			reason = p.promiseHet(class, m, parts)
+		case reason == nil:
+			reason = p.refuseTogether(parts)
 		}
-		if r == nil {
+		if reason == nil {
 			return nil, p.startHet(parts)
 		}
 	}
 	if p.phase != gaps || p.planner.depth <= 0 { // else it is planned later
 		p.marks[m.uid] |= seen
 	}
-	for _, c := range p.snapshot.Components(m.job) {
-		if r == nil || !c.IsUnheld() || !c.Het.Follows() {
+	for _, component := range p.snapshot.Components(m.job) {
+		if reason == nil || !component.IsUnheld() || !component.Het.Follows() {
 			continue
 		}
-		if c.Eligible == 0 && c.Begin <= p.now {
-			p.out.Eligible = append(p.out.Eligible, c.UID)
+		if component.Eligible == 0 && component.Begin <= p.now {
+			p.out.Eligible = append(p.out.Eligible, component.UID)
 		}
 	}
-	return r, nil
+	return reason, nil
 }
 
 // prepareComponents prepares a class for each component, those with the fewest nodes to
 // choose from first.
 func (p *het) prepareComponents(class *jobClass, m *member) ([]hetPart, *spec.Reason) {
-	var out []hetPart
+	var parts []hetPart
 	all := p.snapshot.Components(m.job)
 	for _, job := range all {
 		if !job.IsUnheld() {
@@ -85,16 +85,16 @@ func (p *het) prepareComponents(class *jobClass, m *member) ([]hetPart, *spec.Re
 		if reason != nil {
 			return nil, reason
 		}
-		out = append(out, hetPart{job: job, classes: classes, class: classes[0]})
+		parts = append(parts, hetPart{job: job, classes: classes, class: classes[0]})
 	}
 	if len(all) < int(m.job.Het.Size) {
 		return nil, &spec.Reason{Code: spec.ReasonBadConstraints, Detail: "a component is gone"}
 	}
 	slices.SortStableFunc(
-		out,
+		parts,
 		func(a, b hetPart) int { return cmp.Compare(a.countChoices(), b.countChoices()) },
 	)
-	return out, nil
+	return parts, nil
 }
 
 // countChoices is how many nodes a component has to choose from.
@@ -111,7 +111,7 @@ func (c *hetPart) countChoices() int {
 // one that is nearest to a start.
 func (p *het) hetClasses(class *jobClass, job *state.Job) ([]*jobClass, *spec.Reason) {
 	why := &spec.Reason{Code: spec.ReasonPartitionDown, Detail: "the partition is gone"}
-	var out []*jobClass
+	var classes []*jobClass
 	for _, name := range job.Spec.Partitions {
 		pi := slices.IndexFunc(
 			p.snapshot.Parts.List,
@@ -124,7 +124,7 @@ func (p *het) hetClasses(class *jobClass, job *state.Job) ([]*jobClass, *spec.Re
 			c := &jobClass{
 				part:      &p.snapshot.Parts.List[pi],
 				partIndex: pi,
-				choice:    len(out),
+				choice:    len(classes),
 				qos:       qos,
 				request:   &request{representative: job},
 				rank:      class.rank,
@@ -134,33 +134,33 @@ func (p *het) hetClasses(class *jobClass, job *state.Job) ([]*jobClass, *spec.Re
 			switch reason := p.prepareHet(c, c.inQOS(job)); {
 			case reason == nil:
 				class.noReserve = class.noReserve || c.noReserve
-				out = append(out, c)
+				classes = append(classes, c)
 			case why.Code == spec.ReasonPartitionDown,
 				reasonNearness(reason.Code) > reasonNearness(why.Code):
 				why = reason
 			}
 		}
 	}
-	if out == nil {
+	if classes == nil {
 		return nil, why
 	}
-	slices.SortStableFunc(out, func(a, b *jobClass) int {
+	slices.SortStableFunc(classes, func(a, b *jobClass) int {
 		return cmp.Compare(p.claims.rankOf(a, a.inQOS(job)), p.claims.rankOf(b, b.inQOS(job)))
 	})
-	return out, nil
+	return classes, nil
 }
 
 // prepareHet is prepare for a component, with what its limits say.
 func (p *het) prepareHet(class *jobClass, job *state.Job) *spec.Reason {
-	if r := p.prepareClass(class, job); r != nil {
-		return r
+	if reason := p.prepareClass(class, job); reason != nil {
+		return reason
 	}
 	class.demand.Stretch = 0 // what one takes beyond its need another may lack
-	if r := class.bound.Before(class.least, class.demand.Limit); r != nil {
-		return r
+	if reason := class.bound.Before(class.least, class.demand.Limit); reason != nil {
+		return reason
 	}
-	if r := p.checkPriority(class, job); r != nil {
-		return r
+	if reason := p.checkPriority(class, job); reason != nil {
+		return reason
 	}
 	return eligible.CheckLicenses(p.trial.State, job.Spec, p.now, class.demand.Limit)
 }
@@ -174,17 +174,17 @@ func (p *het) staysHet(parts []hetPart, r **spec.Reason) bool {
 		stays = stays && old != nil && old.slot.Start > p.now
 	}
 	for i := range parts {
-		c := &parts[i]
-		old := p.planner.promiseTo(c.job.UID, spec.NoTask)
+		part := &parts[i]
+		old := p.planner.promiseTo(part.job.UID, spec.NoTask)
 		switch {
 		case old == nil:
 		case stays:
-			why := p.planner.keepPromise(c.class, &c.class.members[0], old)
-			if c.job.Het.Leads() {
-				*r = why
+			reason := p.planner.keepPromise(part.class, &part.class.members[0], old)
+			if part.job.Het.Leads() {
+				*r = reason
 			}
 		default:
-			p.planner.giveBack(c.class, old) // each question of placeAt is asked anew
+			p.planner.giveBack(part.class, old) // each question of placeAt is asked anew
 		}
 	}
 	return stays
@@ -247,8 +247,10 @@ func (p *het) earliestTogether(
 	for range maxHetTries {
 		later, reason := p.placeAt(parts, at, until)
 		for i := range parts {
-			if c := &parts[i]; c.slot.Parts != nil {
-				p.line.Forget(c.slot.Parts, c.slot.Start, c.class.demand.Limit, c.job.UID)
+			if part := &parts[i]; part.slot.Parts != nil {
+				p.line.Forget(
+					part.slot.Parts, part.slot.Start, part.class.demand.Limit, part.job.UID,
+				)
 			}
 		}
 		if reason != nil || later == at {
@@ -266,34 +268,34 @@ func (p *het) placeAt(parts []hetPart, at, until spec.Instant) (spec.Instant, *s
 		parts[i].slot = timeline.Slot{}
 	}
 	for i := range parts {
-		c := &parts[i]
-		found := p.earliestStart(c, at, until)
+		part := &parts[i]
+		found := p.earliestStart(part, at, until)
 		switch {
 		case !found:
-			return at, p.reasons.impossibleReason(c.classes[0], c.classes[0].inQOS(c.job))
-		case c.slot.Start > at:
-			later := c.slot.Start
-			c.slot = timeline.Slot{}
+			return at, p.reasons.impossibleReason(part.classes[0], part.classes[0].inQOS(part.job))
+		case part.slot.Start > at:
+			later := part.slot.Start
+			part.slot = timeline.Slot{}
 			return later, nil
 		}
-		p.line.Promise(c.slot.Parts, at, c.class.demand.Limit, c.job.UID)
+		p.line.Promise(part.slot.Parts, at, part.class.demand.Limit, part.job.UID)
 	}
 	return at, nil
 }
 
 // earliestStart finds the first start of a component from an instant on, in any of
 // its partitions and QOS.
-func (p *het) earliestStart(c *hetPart, at, until spec.Instant) (found bool) {
-	for _, class := range c.classes {
+func (p *het) earliestStart(part *hetPart, at, until spec.Instant) (found bool) {
+	for _, class := range part.classes {
 		query := p.planner.queryOf(class)
 		query.Reset(at)
 		if slot, ok := p.line.Earliest(query, until, nil); ok &&
-			(!found || slot.Start < c.slot.Start) {
-			c.class = class
-			c.slot = slot
+			(!found || slot.Start < part.slot.Start) {
+			part.class = class
+			part.slot = slot
 			found = true
 		}
-		if found && c.slot.Start <= at {
+		if found && part.slot.Start <= at {
 			break
 		}
 	}
@@ -311,9 +313,11 @@ func (p *het) promiseHet(class *jobClass, m *member, parts []hetPart) *spec.Reas
 	}
 	p.planner.depth = max(p.planner.depth, int64(len(parts))) // all of them or none
 	for i := range parts {
-		c := &parts[i]
-		p.guarantees.CountPromised(c.job)
-		if why := p.planner.promiseSlot(c.class, &c.class.members[0], c.class.inQOS(c.job), c.slot); reason.Blocker == 0 &&
+		part := &parts[i]
+		p.guarantees.CountPromised(part.job)
+		if why := p.planner.promiseSlot(
+			part.class, &part.class.members[0], part.class.inQOS(part.job), part.slot,
+		); reason.Blocker == 0 &&
 			why.Blocker != m.uid {
 			reason.Blocker = why.Blocker
 		}
@@ -321,33 +325,42 @@ func (p *het) promiseHet(class *jobClass, m *member, parts []hetPart) *spec.Reas
 	return reason
 }
 
-// tryStarts tries the starts of all components on a copy of the pass's state: a
-// limit may allow each of them, but not all.
-func (p *het) tryStarts(parts []hetPart) *spec.Reason {
-	return p.allowedIn(trial.On(p.trial.Freeze().Fork(), p.now, event.Actor{}, "schedule"), parts)
+// refuseTogether tells why the components cannot all start now, or nil. It starts them on a copy
+// of the pass's state, because a limit may allow each of them, but not all.
+func (p *het) refuseTogether(parts []hetPart) *spec.Reason {
+	return p.refuseIn(trial.On(p.trial.Freeze().Fork(), p.now, event.Actor{}, "schedule"), parts)
 }
 
-// allowedIn is allowed in a state that is thrown away.
-func (p *het) allowedIn(t *trial.Trial, parts []hetPart) *spec.Reason {
+// refuseIn is refuseTogether in a state that is thrown away.
+func (p *het) refuseIn(t *trial.Trial, parts []hetPart) *spec.Reason {
+	// Limits may depend on the order, and a start for good goes by number.
 	slices.SortFunc(
 		parts,
 		func(a, b hetPart) int { return cmp.Compare(a.job.UID, b.job.UID) },
-	) // limits may depend on the order
-	d := commit.On(t)
+	)
+	changes := commit.On(t)
 	for i := range parts {
-		c := &parts[i]
-		bound := boundIn(t.State, c.class, c.job, p.now)
-		if r := bound.Before(c.class.least, c.class.demand.Limit); r != nil {
+		part := &parts[i]
+		bound := boundIn(t.State, part.class, part.job, p.now)
+		if r := bound.Before(part.class.least, part.class.demand.Limit); r != nil {
 			return r
 		}
-		if r := eligible.CheckLicenses(t.State, c.job.Spec, p.now, c.class.demand.Limit); r != nil {
+		if r := eligible.CheckLicenses(
+			t.State, part.job.Spec, p.now, part.class.demand.Limit,
+		); r != nil {
 			return r
 		}
-		alloc, reason := p.allocateJob(t.State, c.class, c.class.inQOS(c.job), c.slot.Parts, &bound)
+		alloc, reason := p.allocateJob(
+			t.State, part.class, part.class.inQOS(part.job), part.slot.Parts, &bound,
+		)
 		if reason != nil {
 			return reason
 		}
-		if _, err := d.StartJob(&commit.Start{UID: c.job.UID, Task: spec.NoTask, Alloc: alloc, Limit: c.class.demand.Limit}); err != nil {
+		if _, err := changes.StartJob(
+			&commit.Start{
+				UID: part.job.UID, Task: spec.NoTask, Alloc: alloc, Limit: part.class.demand.Limit,
+			},
+		); err != nil {
 			return &spec.Reason{Code: spec.ReasonResources, Detail: err.Error()}
 		}
 	}
@@ -358,17 +371,17 @@ func (p *het) allowedIn(t *trial.Trial, parts []hetPart) *spec.Reason {
 func (p *het) startHet(parts []hetPart) error {
 	first := len(p.out.Starts)
 	for i := range parts {
-		c := &parts[i]
-		if c.job.Eligible == 0 && c.job.Het.Follows() {
-			p.out.Eligible = append(p.out.Eligible, c.job.UID)
+		part := &parts[i]
+		if part.job.Eligible == 0 && part.job.Het.Follows() {
+			p.out.Eligible = append(p.out.Eligible, part.job.UID)
 		}
-		c.class.bound = boundIn(p.trial.State, c.class, c.job, p.now)
+		part.class.bound = boundIn(p.trial.State, part.class, part.job, p.now)
 		reason, err := p.startJob(
-			c.class,
-			&c.class.members[0],
+			part.class,
+			&part.class.members[0],
 			spec.NoTask,
-			c.slot.Parts,
-			wholeLimit(c.class),
+			part.slot.Parts,
+			wholeLimit(part.class),
 		)
 		if err != nil {
 			return err
@@ -386,9 +399,15 @@ func (p *het) startHet(parts []hetPart) error {
 }
 
 // boundIn finds the limits of a job in a state that it is tried on.
-func boundIn(st *state.State, class *jobClass, j *state.Job, now spec.Instant) limits.Bound {
+func boundIn(cluster *state.State, class *jobClass, job *state.Job, now spec.Instant) limits.Bound {
 	return limits.Find(
-		st,
-		limits.Subject{Job: class.inQOS(j).Spec, Part: class.part.Spec, Assoc: j.Assoc, Now: now},
+		cluster,
+		limits.Subject{
+			Job:    class.inQOS(job).Spec,
+			Part:   class.part.Spec,
+			Assoc:  job.Assoc,
+			Now:    now,
+			Beside: limits.Beside(cluster, job),
+		},
 	)
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-// A heterogeneous job has others make room for all of its components, or for
-// none: each pushes out only whom its own rank lets it. What they leave belongs
-// to the leader until all start there.
+// A heterogeneous job preempts others for all of its components, or for
+// none. Each component preempts only jobs that its own rank allows. The freed nodes belong
+// to the leader until all components start there.
 
 // makeRoomHet looks for running jobs that the components of a heterogeneous job
 // may push out so that all can start as soon as those are gone. start is when
@@ -68,12 +68,12 @@ func (p *het) makeRoomHet(
 	return true, nil
 }
 
-// outranksSome tells whether a component could ever push somebody out: it is cheap
-// to know, other than a sketch.
-func (p *het) outranksSome(c hetPart) bool {
-	return slices.ContainsFunc(c.classes, func(class *jobClass) bool {
-		return p.preemption.rules.Any(class.inQOS(c.job), class.part.Spec) ||
-			p.guarantees.Within(c.job, class.least)
+// outranksSome tells whether a component could preempt any job at all. It is a cheap test
+// before the search on a sketch, which is expensive.
+func (p *het) outranksSome(part hetPart) bool {
+	return slices.ContainsFunc(part.classes, func(class *jobClass) bool {
+		return p.preemption.rules.Any(class.inQOS(part.job), class.part.Spec) ||
+			p.guarantees.Within(part.job, class.least)
 	})
 }
 
@@ -88,38 +88,40 @@ func (p *het) findVictims(m *member, parts []hetPart, at spec.Instant) []commit.
 	}
 	line, claimed := p.line, 0
 	p.line = line.Sketch()
-	var out []commit.Preempt
+	var preempts []commit.Preempt
 	for i := range parts {
-		list, ok := p.pushesOf(m, &parts[i], at, out)
+		list, ok := p.pushesOf(m, &parts[i], at, preempts)
 		if !ok {
-			out = nil
+			preempts = nil
 			break
 		}
-		c := &parts[i]
-		p.line.Promise(c.slot.Parts, at, c.class.demand.Limit, c.job.UID)
-		p.guarantees.Claim(c.job, c.class.least)
-		claimed, out = i+1, append(out, list...)
+		part := &parts[i]
+		p.line.Promise(part.slot.Parts, at, part.class.demand.Limit, part.job.UID)
+		p.guarantees.Claim(part.job, part.class.least)
+		claimed, preempts = i+1, append(preempts, list...)
 	}
 	p.line = line
 	for i := range parts[:claimed] {
 		p.guarantees.Unclaim(parts[i].job, parts[i].class.least)
 	}
-	for i, tried := len(out)-1, 0; i >= 0 && len(out) > 1 && tried < maxSparedHet && !p.cfg.Sched.PreemptStrict; i, tried = i-1, tried+1 {
-		fewer, before := slices.Delete(slices.Clone(out), i, i+1), slices.Clone(parts)
+	for i, tried := len(preempts)-1,
+		0; i >= 0 && len(preempts) > 1 && tried < maxSparedHet &&
+		!p.cfg.Sched.PreemptStrict; i, tried = i-1, tried+1 {
+		fewer, before := slices.Delete(slices.Clone(preempts), i, i+1), slices.Clone(parts)
 		if p.fitWithout(fewer, parts, at) &&
 			p.isClaimable(fewer, slices.Clone(parts), roomOf(parts), at) {
-			out = fewer // those for another component leave enough
+			preempts = fewer // those for another component leave enough
 		} else {
 			copy(parts, before)
 		}
 	}
-	return out
+	return preempts
 }
 
-// isClaimable tells whether the components would find their places once the
-// victims are gone and the nodes are the leader's: each takes then what suits it
-// best, and that another needs it is seen only where the search for claims sees
-// it. The components' slots tell where they start.
+// isClaimable tells whether the components would find places once the
+// victims are gone and the leader claims the nodes. Each component then takes what suits it
+// best, and only the search for claims notices that another one needs the same
+// nodes. The components' slots tell where they start.
 func (p *het) isClaimable(
 	list []commit.Preempt,
 	parts []hetPart,
@@ -142,17 +144,17 @@ func (p *het) fitWithout(list []commit.Preempt, parts []hetPart, at spec.Instant
 	line := p.line.Sketch()
 	line.Relieve(at, p.preemption.goneRecords(victimsOf(list)))
 	for i := range parts {
-		c := &parts[i]
-		if !slices.ContainsFunc(c.classes, func(class *jobClass) bool {
-			c.class, c.slot = class, timeline.Slot{
+		part := &parts[i]
+		if !slices.ContainsFunc(part.classes, func(class *jobClass) bool {
+			part.class, part.slot = class, timeline.Slot{
 				Start: at,
 				Parts: line.Relieved(p.planner.queryOf(class), at, nil),
 			}
-			return c.slot.Parts != nil
+			return part.slot.Parts != nil
 		}) {
 			return false
 		}
-		line.Promise(c.slot.Parts, at, c.class.demand.Limit, c.job.UID)
+		line.Promise(part.slot.Parts, at, part.class.demand.Limit, part.job.UID)
 	}
 	return true
 }
@@ -161,25 +163,27 @@ func (p *het) fitWithout(list []commit.Preempt, parts []hetPart, at spec.Instant
 // already, which are gone from the sketch: none if it has room as it is.
 func (p *het) pushesOf(
 	m *member,
-	c *hetPart,
+	part *hetPart,
 	at spec.Instant,
 	have []commit.Preempt,
 ) ([]commit.Preempt, bool) {
-	for _, class := range c.classes {
+	for _, class := range part.classes {
 		if parts := p.line.Relieved(p.planner.queryOf(class), at, nil); parts != nil {
-			c.class, c.slot = class, timeline.Slot{Start: at, Parts: parts}
+			part.class, part.slot = class, timeline.Slot{Start: at, Parts: parts}
 			return nil, true
 		}
 	}
-	for _, class := range c.classes {
+	for _, class := range part.classes {
 		factors := class.fixed
-		p.ctx.Complete(&factors, class.inQOS(c.job))
+		p.ctx.Complete(&factors, class.inQOS(part.job))
 		list := slices.DeleteFunc(
-			p.preemption.listVictims(class, class.inQOS(c.job), factors.Total),
-			func(v preempt.Victim) bool {
+			p.preemption.listVictims(class, class.inQOS(part.job), factors.Total),
+			func(victim preempt.Victim) bool {
 				return slices.ContainsFunc(
 					have,
-					func(pr commit.Preempt) bool { return sameJob(p.snapshot, pr.Victim.UID, v.UID) },
+					func(pr commit.Preempt) bool {
+						return sameJob(p.snapshot, pr.Victim.UID, victim.UID)
+					},
 				)
 			},
 		)
@@ -189,60 +193,60 @@ func (p *het) pushesOf(
 			continue
 		}
 		p.line.Relieve(at, p.preemption.goneRecords(victims))
-		c.class, c.slot = class, timeline.Slot{Start: at, Parts: parts}
-		var out []commit.Preempt
-		for _, v := range victims {
-			out = append(
-				out,
+		part.class, part.slot = class, timeline.Slot{Start: at, Parts: parts}
+		var preempts []commit.Preempt
+		for _, victim := range victims {
+			preempts = append(
+				preempts,
 				commit.Preempt{
 					For:       m.uid,
-					By:        c.job.UID,
+					By:        part.job.UID,
 					Partition: class.part.Spec.Name,
 					QOS:       class.qos,
 					Priority:  factors.Total,
-					Victim:    v,
+					Victim:    victim,
 					After:     len(p.out.Starts),
 				},
 			)
 		}
-		return out, true
+		return preempts, true
 	}
 	return nil, false
 }
 
 // sameJob tells whether two records are of one job: the same, or components of
 // one heterogeneous job.
-func sameJob(st *state.State, a, b spec.JobUID) bool {
+func sameJob(cluster *state.State, a, b spec.JobUID) bool {
 	if a == b {
 		return true
 	}
-	x, y := st.Job(a), st.Job(b)
+	x, y := cluster.Job(a), cluster.Job(b)
 	return x != nil && y != nil && x.Het != nil && commit.LeaderOf(x) == commit.LeaderOf(y)
 }
 
 func victimsOf(list []commit.Preempt) []preempt.Victim {
-	out := make([]preempt.Victim, len(list))
+	victims := make([]preempt.Victim, len(list))
 	for i := range list {
-		out[i] = list[i].Victim
+		victims[i] = list[i].Victim
 	}
-	return out
+	return victims
 }
 
 // roomOf are the nodes of all components' slots.
 func roomOf(parts []hetPart) spec.Bitset {
-	var out spec.Bitset
+	var set spec.Bitset
 	for i := range parts {
-		out = out.Or(nodesOf(&parts[i]))
+		set = set.Or(nodesOf(&parts[i]))
 	}
-	return out
+	return set
 }
 
-func nodesOf(c *hetPart) spec.Bitset {
-	var out spec.Bitset
-	for i := range c.slot.Parts {
-		out = out.Set(int(c.slot.Parts[i].Node.ID))
+func nodesOf(part *hetPart) spec.Bitset {
+	var set spec.Bitset
+	for i := range part.slot.Parts {
+		set = set.Set(int(part.slot.Parts[i].Node.ID))
 	}
-	return out
+	return set
 }
 
 // stillBlockedHet tells that the components could not all start even if the victims
@@ -256,7 +260,7 @@ func (p *het) stillBlockedHet(list []commit.Preempt, parts []hetPart) bool {
 		}
 		victims = nil // they are gone
 	}
-	return p.allowedIn(t, parts) != nil
+	return p.refuseIn(t, parts) != nil
 }
 
 // claimHet starts a heterogeneous job on the nodes that were freed for it, or
@@ -268,9 +272,9 @@ func (p *het) claimHet(class *jobClass, m *member, others []claimant) error {
 		return nil // it waits its turn like the others
 	}
 	for i := range parts {
-		c := &parts[i]
-		if old := p.planner.promiseTo(c.job.UID, spec.NoTask); old != nil {
-			p.planner.giveBack(c.class, old)
+		part := &parts[i]
+		if old := p.planner.promiseTo(part.job.UID, spec.NoTask); old != nil {
+			p.planner.giveBack(part.class, old)
 		}
 	}
 	for _, at := range [...]spec.Instant{p.now, p.line.NextTick()} {
@@ -278,26 +282,28 @@ func (p *het) claimHet(class *jobClass, m *member, others []claimant) error {
 			continue
 		}
 		if at == p.now {
-			if p.tryStarts(parts) != nil {
+			if p.refuseTogether(parts) != nil {
 				return nil
 			}
 			return p.startHet(parts)
 		}
 		for i := range parts {
-			c := &parts[i]
-			p.line.Promise(c.slot.Parts, at, c.class.demand.Limit, c.job.UID)
+			part := &parts[i]
+			p.line.Promise(part.slot.Parts, at, part.class.demand.Limit, part.job.UID)
 			p.planner.notePromise(
-				c.class,
+				part.class,
 				&promise{
-					c.job.UID,
+					part.job.UID,
 					spec.NoTask,
-					c.slot,
-					c.class.demand.Limit,
-					p.line.Blockers(c.slot.Parts, at, c.job.UID),
+					part.slot,
+					part.class.demand.Limit,
+					p.line.Blockers(part.slot.Parts, at, part.job.UID),
 				},
 			)
 			p.planner.countReservation()
-			p.claims.holdStart(c.job, c.class.part.Spec.Name, nodesOf(c), c.class.demand.Limit)
+			p.claims.holdStart(
+				part.job, part.class.part.Spec.Name, nodesOf(part), part.class.demand.Limit,
+			)
 		}
 		p.marks[m.uid] |= claiming
 		return nil
@@ -335,15 +341,15 @@ func (p *het) placeClaim(leader *state.Job, parts []hetPart, at spec.Instant) bo
 // others left, or are to leave, for all of them.
 func (p *het) claimQueries(parts []hetPart, room spec.Bitset) {
 	for i := range parts {
-		c := &parts[i]
-		c.queries = nil
-		for _, class := range c.classes {
-			c.queries = append(
-				c.queries,
+		part := &parts[i]
+		part.queries = nil
+		for _, class := range part.classes {
+			part.queries = append(
+				part.queries,
 				p.line.NewQuery(
 					class.demand,
 					class.nodes.Set.And(room),
-					class.nodes.Options(p.cfg, class.part.Spec, c.job.Spec, p.trees),
+					class.nodes.Options(p.cfg, class.part.Spec, part.job.Spec, p.trees),
 					p.barsOf(class),
 				),
 			)
@@ -366,8 +372,8 @@ func (p *het) placeIn(line *timeline.Timeline, parts []hetPart, at spec.Instant)
 			placed++
 		}
 		for i := range parts[:placed] {
-			c := &parts[i]
-			line.Forget(c.slot.Parts, at, c.class.demand.Limit, c.job.UID)
+			part := &parts[i]
+			line.Forget(part.slot.Parts, at, part.class.demand.Limit, part.job.UID)
 		}
 		if placed == len(parts) {
 			return true

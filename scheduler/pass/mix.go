@@ -6,14 +6,14 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-// mixOf is what the jobs that wait and run ask for of a node: what is to be
-// expected of those that come. It is nil if none asks for GPUs.
-func mixOf(st *state.State) *place.Mix {
+// mixOf is what pending and running jobs request of a node, as an estimate
+// of future requests. It is nil if no job requests GPUs.
+func mixOf(cluster *state.State) *place.Mix {
 	var list []place.Wanted
-	each := partsOf(st)
+	each := partsOf(cluster)
 	of := map[place.Wanted]int{}
 	add := func(uid uint64) {
-		job := st.Job(spec.JobUID(uid))
+		job := cluster.Job(spec.JobUID(uid))
 		if job == nil {
 			return
 		}
@@ -26,8 +26,8 @@ func mixOf(st *state.State) *place.Mix {
 		wanted.Jobs = job.Count()
 		list = append(list, wanted)
 	}
-	st.Waiting.Range(func(uid uint64, _ struct{}) bool { add(uid); return true })
-	st.Active.Range(func(uid uint64, _ struct{}) bool { add(uid); return true })
+	cluster.Waiting.Range(func(uid uint64, _ struct{}) bool { add(uid); return true })
+	cluster.Active.Range(func(uid uint64, _ struct{}) bool { add(uid); return true })
 	return place.NewMix(list)
 }
 
@@ -40,9 +40,9 @@ func WantedBy(jobSpec *spec.JobSpec, req *spec.TRES, each func(name string) int6
 		Mem:  req.Mem / nodes,
 		GPUs: req.Get("gres/gpu") / nodes,
 	}
-	for _, c := range jobSpec.Size.PerNode {
-		if spec.Shares(c.Name) {
-			wanted.Part = min(c.N*1000/max(each(c.Name), 1), 1000)
+	for _, count := range jobSpec.Size.PerNode {
+		if spec.Shares(count.Name) {
+			wanted.Part = min(count.N*1000/max(each(count.Name), 1), 1000)
 		}
 	}
 	return wanted
@@ -50,11 +50,11 @@ func WantedBy(jobSpec *spec.JobSpec, req *spec.TRES, each func(name string) int6
 
 // partsOf is how much of each sharing resource the devices of a cluster have,
 // at most.
-func partsOf(st *state.State) func(name string) int64 {
+func partsOf(cluster *state.State) func(name string) int64 {
 	most := map[string]int64{}
-	st.Nodes.Range(func(_ uint64, node *state.Node) bool {
-		for _, s := range node.Shares {
-			most[s.Name] = max(most[s.Name], s.N)
+	cluster.Nodes.Range(func(_ uint64, node *state.Node) bool {
+		for _, shares := range node.Shares {
+			most[shares.Name] = max(most[shares.Name], shares.N)
 		}
 		return true
 	})

@@ -71,7 +71,7 @@ type Options struct {
 	// their time limits, to say when a job would start then. Nothing may be started or
 	// promised by such a pass.
 	EndsPredicted bool
-	// Keep holds the promises of the pass before: every job keeps the start
+	// Keep keeps the promises of the previous pass: every job keeps the start
 	// that it was promised unless it can have an earlier one. Without it a pass
 	// plans anew, in order of priority.
 	Keep *Promises
@@ -172,13 +172,13 @@ const (
 // Pass runs over the whole queue of a frozen state in order of priority:
 // starts what fits, reserves the earliest start for what does not (a lower
 // job starts only if it delays none of these), and says why each job waits.
-func Pass(st *state.State, now spec.Instant, opt Options) (*Outcome, error) {
-	p := newPass(st, now, opt)
+func Pass(cluster *state.State, now spec.Instant, options Options) (*Outcome, error) {
+	p := newPass(cluster, now, options)
 	if p.incremental.mayRun() {
 		if err := p.incremental.runQuick(); err != nil {
 			return nil, err
 		}
-		p.out.Plan, p.out.Promises = opt.Plan, opt.Keep
+		p.out.Plan, p.out.Promises = options.Plan, options.Keep
 		return p.out, nil
 	}
 	if err := p.run(); err != nil {
@@ -187,12 +187,13 @@ func Pass(st *state.State, now spec.Instant, opt Options) (*Outcome, error) {
 	if p.moved {
 		return p.repeatPass()
 	}
-	out := p.finishPass()
-	if opt.Alone && len(out.Starts) > 0 &&
-		len(out.Preempts)+len(out.Turns)+len(out.Eligible)+len(out.Ends)+len(p.claims.holds) == 0 {
-		out.Ahead = p.trial
+	outcome := p.finishPass()
+	if options.Alone && len(outcome.Starts) > 0 &&
+		len(outcome.Preempts)+len(outcome.Turns)+len(outcome.Eligible)+len(outcome.Ends)+
+			len(p.claims.holds) == 0 {
+		outcome.Ahead = p.trial
 	}
-	return out, nil
+	return outcome, nil
 }
 
 // repeatPass repeats a pass in which a job started in one of its partitions after
@@ -200,9 +201,9 @@ func Pass(st *state.State, now spec.Instant, opt Options) (*Outcome, error) {
 // reservation, and without those who were to make room for it there.
 func (p *pass) repeatPass() (*Outcome, error) {
 	first := p.out
-	opt := p.options
-	if opt.ran == nil {
-		opt.ran = p.snapshot
+	options := p.options
+	if options.ran == nil {
+		options.ran = p.snapshot
 	}
 	t := trial.On(p.snapshot.Draft(), p.now, event.Actor{}, "schedule")
 	first.Preempts = slices.DeleteFunc(first.Preempts, func(pr commit.Preempt) bool {
@@ -223,31 +224,33 @@ func (p *pass) repeatPass() (*Outcome, error) {
 			return nil, fmt.Errorf("pass: job uid %d: %w", first.Starts[i].UID, err)
 		}
 	}
-	if opt.Starts > 0 {
-		opt.Starts -= len(first.Starts)
-		if opt.Starts <= 0 {
-			opt.Starts = -1
+	if options.Starts > 0 {
+		options.Starts -= len(first.Starts)
+		if options.Starts <= 0 {
+			options.Starts = -1
 		}
 	}
-	opt.Queue = nil
-	out, err := Pass(t.Freeze(), p.now, opt)
+	options.Queue = nil
+	outcome, err := Pass(t.Freeze(), p.now, options)
 	if err != nil {
 		return nil, err
 	}
-	for i := range out.Preempts {
-		out.Preempts[i].After += len(first.Starts)
+	for i := range outcome.Preempts {
+		outcome.Preempts[i].After += len(first.Starts)
 	}
-	out.Starts = append(first.Starts, out.Starts...)
-	out.Preempts, out.Turns = append(first.Preempts, out.Preempts...), append(first.Turns, out.Turns...)
-	out.Eligible = first.withEligible(out.Eligible) // what started may have made others ready
-	out.Ends = first.Ends
-	out.Queue = first.Queue
-	out.Depth = first.Depth + out.Depth
-	out.Again = out.Again || p.preemption.startsMayGo()
-	out.Wake = min(out.Wake, first.Wake)
-	out.Plan.Seq = p.snapshot.Seq
-	out.Ahead = nil
-	return out, nil
+	outcome.Starts = append(first.Starts, outcome.Starts...)
+	outcome.Preempts, outcome.Turns = append(first.Preempts, outcome.Preempts...),
+		append(first.Turns, outcome.Turns...)
+	// what started may have made others ready
+	outcome.Eligible = first.withEligible(outcome.Eligible)
+	outcome.Ends = first.Ends
+	outcome.Queue = first.Queue
+	outcome.Depth = first.Depth + outcome.Depth
+	outcome.Again = outcome.Again || p.preemption.startsMayGo()
+	outcome.Wake = min(outcome.Wake, first.Wake)
+	outcome.Plan.Seq = p.snapshot.Seq
+	outcome.Ahead = nil
+	return outcome, nil
 }
 
 // wasReplaced tells whether a job that was to make room was gone at once, as its
@@ -255,9 +258,9 @@ func (p *pass) repeatPass() (*Outcome, error) {
 func (p *pass) wasReplaced(pr *commit.Preempt) bool {
 	victim := p.snapshot.Job(pr.Victim.UID)
 	return victim != nil && victim.Configuring() &&
-		slices.ContainsFunc(p.out.Starts[pr.After:], func(s commit.Start) bool {
+		slices.ContainsFunc(p.out.Starts[pr.After:], func(start commit.Start) bool {
 			return slices.ContainsFunc(
-				s.Alloc.Nodes,
+				start.Alloc.Nodes,
 				func(a spec.NodeAlloc) bool { return victim.Alloc.Index(a.ID) >= 0 },
 			)
 		})
@@ -278,25 +281,25 @@ func (o *Outcome) withEligible(more []spec.JobUID) []spec.JobUID {
 	return o.Eligible
 }
 
-func newPass(st *state.State, now spec.Instant, opt Options) *pass {
+func newPass(cluster *state.State, now spec.Instant, options Options) *pass {
 	p := &pass{
-		snapshot: st,
-		trial:    trial.On(st.Draft(), now, event.Actor{}, "schedule"),
-		cfg:      st.Config,
-		now:      max(now, st.At),
-		options:  opt,
-		queue:    opt.Queue,
+		snapshot: cluster,
+		trial:    trial.On(cluster.Draft(), now, event.Actor{}, "schedule"),
+		cfg:      cluster.Config,
+		now:      max(now, cluster.At),
+		options:  options,
+		queue:    options.Queue,
 		out: &Outcome{
 			Exit:  exitEnd,
 			Wake:  spec.FarFuture,
-			Queue: int64(st.Waiting.Len()),
+			Queue: int64(cluster.Waiting.Len()),
 		},
 		marks: map[spec.JobUID]mark{},
 		firstWaiting: make(
 			[]spec.JobUID,
-			len(st.Parts.List),
+			len(cluster.Parts.List),
 		),
-		lastPlanned: make([]spec.Instant, len(st.Parts.List)),
+		lastPlanned: make([]spec.Instant, len(cluster.Parts.List)),
 	}
 	p.planner = &planner{pass: p}
 	p.reasons = &reasons{pass: p}
@@ -308,8 +311,8 @@ func newPass(st *state.State, now spec.Instant, opt Options) *pass {
 	if p.queue == nil {
 		p.queue = &Queue{}
 	}
-	p.ctx = order.NewContext(st, p.now)
-	p.planner.depth = opt.Discipline.Depth
+	p.ctx = order.NewContext(cluster, p.now)
+	p.planner.depth = options.Discipline.Depth
 	if p.planner.depth == 0 {
 		p.planner.depth = int64(p.cfg.Sched.BFMaxJobTest)
 	}
@@ -317,22 +320,22 @@ func newPass(st *state.State, now spec.Instant, opt Options) *pass {
 		p.planner.depth = defaultDepth
 	}
 	switch p.planner.firm = int64(p.cfg.Sched.Firm); {
-	case opt.Discipline.Shortest:
+	case options.Discipline.Shortest:
 		p.planner.firm = p.planner.depth
 	case p.planner.firm == 0:
 		p.planner.firm = math.MaxInt64
 	}
-	p.guarantees = guarantee.New(st, p.now, opt.ran)
+	p.guarantees = guarantee.New(cluster, p.now, options.ran)
 	if p.guarantees != nil {
 		p.ctx.First = func(j *state.Job) bool { return p.guarantees.Within(j, j.Req) }
 		p.ctx.Share = p.guarantees.Share
 	}
-	p.preemption.rules = preempt.New(st, p.now, opt.ran)
+	p.preemption.rules = preempt.New(cluster, p.now, options.ran)
 	if p.options.Mix == nil && p.cfg.Sched.PackMix {
-		p.options.Mix = mixOf(st)
+		p.options.Mix = mixOf(cluster)
 	}
-	p.trees = eligible.BuildTrees(st)
-	p.strict = opt.Discipline.Strict || !p.cfg.Sched.Backfill
+	p.trees = eligible.BuildTrees(cluster)
+	p.strict = options.Discipline.Strict || !p.cfg.Sched.Backfill
 	p.updateQueue()
 	p.turns.listSuspended()
 	return p
@@ -357,9 +360,9 @@ func (p *pass) updateQueue() {
 	watched := queue.watch // what is added meanwhile needs no look
 	watched.Range(func(uid uint64, _ struct{}) bool {
 		w := queue.jobs[spec.JobUID(uid)]
-		if r := p.notYet(w.job); r != nil {
+		if reason := p.notYet(w.job); reason != nil {
 			queue.leaveClasses(w)
-			p.reasons.noteReason(w.job, r)
+			p.reasons.noteReason(w.job, reason)
 			return true
 		}
 		queue.joinClasses(p.snapshot, w)
@@ -383,8 +386,8 @@ func (p *pass) wakeAt(t spec.Instant) {
 	}
 }
 
-// notYet is why a job is not considered at all, or nil. A job that can never
-// run is proposed to be ended.
+// notYet is why a job is not considered at all, or nil. The pass proposes to end a job
+// that can never run.
 func (p *pass) notYet(job *state.Job) *spec.Reason {
 	if d := job.Spec.Time.Deadline; d != 0 {
 		if eligible.MissesDeadline(job, p.now) {
@@ -400,8 +403,8 @@ func (p *pass) notYet(job *state.Job) *spec.Reason {
 		p.wakeAt(job.Begin)
 		return &spec.Reason{Code: spec.ReasonBeginTime, Until: job.Begin}
 	}
-	if r := eligible.FencingWait(p.snapshot, job); r != nil {
-		return r
+	if reason := eligible.FencingWait(p.snapshot, job); reason != nil {
+		return reason
 	}
 	if job.Spec.Queue.Dependency == nil {
 		return nil
@@ -437,8 +440,8 @@ func (p *pass) nodesOfClasses(classes []*jobClass) spec.Bitset {
 		if !known[class.partIndex] {
 			known[class.partIndex], nodes = true, nodes.Or(class.part.Nodes)
 		}
-		for _, c := range p.snapshot.Components(class.request.representative) {
-			for _, name := range c.Spec.Partitions {
+		for _, component := range p.snapshot.Components(class.request.representative) {
+			for _, name := range component.Spec.Partitions {
 				if part := p.snapshot.Parts.Find(name); part != nil {
 					nodes = nodes.Or(part.Nodes)
 				}
@@ -448,7 +451,7 @@ func (p *pass) nodesOfClasses(classes []*jobClass) spec.Bitset {
 	return nodes
 }
 
-// yieldEvery is after how many classes a pass lets others go first.
+// yieldEvery is the number of classes after which a pass yields.
 const yieldEvery = 8
 
 // run looks at jobs in order until nothing can start or be planned.
@@ -642,7 +645,7 @@ func (p *pass) tryJob(class *jobClass, m *member, job *state.Job) (next, *spec.R
 	return nextMember, nil, nil
 }
 
-// checkLimits says which limit or licence holds all jobs of a class up, or nil.
+// checkLimits gives the limit or licence that keeps all jobs of a class from starting, or nil.
 func (p *pass) checkLimits(class *jobClass, job *state.Job) *spec.Reason {
 	if r := class.bound.Before(class.least, class.demand.Limit); r != nil {
 		return r
@@ -654,22 +657,22 @@ func (p *pass) checkLimits(class *jobClass, job *state.Job) *spec.Reason {
 	return reason
 }
 
-// checkJob says what holds this job of a class up and not the others, or nil.
+// checkJob gives what keeps this job of a class, but not the others, from starting, or nil.
 func (p *pass) checkJob(class *jobClass, job *state.Job) *spec.Reason {
-	if r := p.checkPriority(class, job); r != nil {
-		return r
+	if reason := p.checkPriority(class, job); reason != nil {
+		return reason
 	}
 	return eligible.CheckArrayThrottle(p.trial.State, job)
 }
 
-// checkPriority says that a job's priority is below what a limit asks for, or nil.
+// checkPriority refuses a job whose priority is below a limit's minimum, or gives nil.
 func (p *pass) checkPriority(class *jobClass, job *state.Job) *spec.Reason {
 	if !class.bound.HasPriority() {
 		return nil
 	}
-	f := class.fixed
-	p.ctx.Complete(&f, job)
-	return class.bound.Priority(f.Total)
+	factors := class.fixed
+	p.ctx.Complete(&factors, job)
+	return class.bound.Priority(factors.Total)
 }
 
 // checkUsage says that a QOS with EnforceUsageThreshold starts no job of one
@@ -692,8 +695,8 @@ func (p *pass) checkUsage(qos *spec.QOS, job *state.Job) *spec.Reason {
 	}
 }
 
-// prepareClass works out what all jobs of a class have in common; a reason bars
-// them all.
+// prepareClass computes what all jobs of a class have in common; a reason applies
+// to all of them.
 func (p *pass) prepareClass(class *jobClass, job *state.Job) *spec.Reason {
 	class.bound = limits.Find(
 		p.trial.State,
@@ -703,14 +706,18 @@ func (p *pass) prepareClass(class *jobClass, job *state.Job) *spec.Reason {
 			Assoc: job.Assoc,
 			Now:   p.now,
 			Sizes: &p.sizes,
+			// Only jobs that are all alike share a class, and components have one each.
+			Beside: limits.Beside(p.trial.State, job),
 		},
 	)
 	class.measureDemand(p.snapshot, job)
-	if r := eligible.CheckStartable(p.snapshot, class.part, job); r != nil {
-		return r
+	if reason := eligible.CheckStartable(p.snapshot, class.part, job); reason != nil {
+		return reason
 	}
-	if b := eligible.CheckPartition(p.snapshot, class.part, job.Spec, &class.demand); b != nil {
-		return &b.Reason
+	if rejection := eligible.CheckPartition(
+		p.snapshot, class.part, job.Spec, &class.demand,
+	); rejection != nil {
+		return &rejection.Reason
 	}
 	nodes, err := eligible.AllowedNodes(p.snapshot, class.part, job.Spec)
 	if err != nil {
@@ -718,12 +725,12 @@ func (p *pass) prepareClass(class *jobClass, job *state.Job) *spec.Reason {
 	}
 	if qos := p.snapshot.Policy.FindQOS(job.QOS()); qos != nil {
 		class.noReserve = qos.HasFlag("NoReserve")
-		if r := p.checkUsage(qos, job); r != nil {
-			return r
+		if reason := p.checkUsage(qos, job); reason != nil {
+			return reason
 		}
 	}
-	if r := p.applyReservations(class, job, &nodes); r != nil {
-		return r
+	if reason := p.applyReservations(class, job, &nodes); reason != nil {
+		return reason
 	}
 	class.nodes = nodes
 	if un := p.reasons.unavailableNodes(nodes.Must); un != "" {
@@ -734,8 +741,8 @@ func (p *pass) prepareClass(class *jobClass, job *state.Job) *spec.Reason {
 
 // nextTask is the lowest task of a record that may start now.
 func (p *pass) nextTask(job *state.Job) (int64, *spec.Reason) {
-	dep := job.Spec.Queue.Dependency
-	if dep == nil {
+	dependency := job.Spec.Queue.Dependency
+	if dependency == nil {
 		return job.Tasks.Min(), nil
 	}
 	out := spec.NoTask
@@ -791,8 +798,8 @@ func (p *pass) startJob(
 		Backfill: p.firstWaiting[class.partIndex] != 0 || p.options.Incremental,
 		Priority: factors.Total,
 	}
-	d := commit.On(p.trial)
-	uid, err := d.StartJob(&start)
+	changes := commit.On(p.trial)
+	uid, err := changes.StartJob(&start)
 	if err != nil {
 		return nil, fmt.Errorf("pass: job %d: %w", job.ID, err)
 	}
@@ -809,34 +816,36 @@ func (p *pass) startJob(
 // allocateJob makes the allocation of a job on some nodes of a state, within the
 // limits that need exact numbers.
 func (p *pass) allocateJob(
-	st *state.State,
+	cluster *state.State,
 	class *jobClass,
 	job *state.Job,
 	parts []place.Part,
 	bound *limits.Bound,
 ) (*spec.Allocation, *spec.Reason) {
-	alloc := place.Allocate(p.onNodesOf(st, parts), &class.demand, class.part.Spec.BillingWeights)
+	alloc := place.Allocate(
+		p.onNodesOf(cluster, parts), &class.demand, class.part.Spec.BillingWeights,
+	)
 	if alloc == nil {
 		return nil, &spec.Reason{Code: spec.ReasonResources, Subject: class.part.Subject}
 	}
-	if r := eligible.CheckPowerLimit(st, alloc); r != nil {
-		return nil, r
+	if reason := eligible.CheckPowerLimit(cluster, alloc); reason != nil {
+		return nil, reason
 	}
 	alloc.QOS = class.qos
 	if v := class.view; v != nil {
 		alloc.Reservation = v.Inside(p.snapshot, NodeIDs(alloc), p.now)
 	}
 	var short *spec.Reason
-	alloc.Licenses, short = eligible.ChooseLicenses(st, job.Spec, p.now, class.demand.Limit)
+	alloc.Licenses, short = eligible.ChooseLicenses(cluster, job.Spec, p.now, class.demand.Limit)
 	if short != nil {
 		return nil, short
 	}
-	for _, c := range alloc.Licenses {
-		alloc.TRES = alloc.TRES.With("license/"+c.Name, c.N)
+	for _, count := range alloc.Licenses {
+		alloc.TRES = alloc.TRES.With("license/"+count.Name, count.N)
 	}
 	alloc.TRES.Billing = class.demand.Billing(alloc.TRES, class.part.Spec.BillingWeights)
-	if r := bound.After(alloc, class.demand.Limit); r != nil {
-		return nil, r
+	if reason := bound.After(alloc, class.demand.Limit); reason != nil {
+		return nil, reason
 	}
 	return alloc, nil
 }
@@ -848,23 +857,23 @@ func (p *pass) onTrialNodes(parts []place.Part) []place.Part {
 }
 
 // onNodesOf gives the parts the nodes as a state has them.
-func (p *pass) onNodesOf(st *state.State, parts []place.Part) []place.Part {
+func (p *pass) onNodesOf(cluster *state.State, parts []place.Part) []place.Part {
 	out := append([]place.Part(nil), parts...)
 	for i := range out {
-		out[i].Node = st.NodeByID(out[i].Node.ID)
+		out[i].Node = cluster.NodeByID(out[i].Node.ID)
 		if cpus := p.turns.spared[out[i].Node.ID]; cpus != nil {
-			n := *out[i].Node
-			n.UsedCPU = n.UsedCPU.Or(cpus)
-			out[i].Node = &n
+			node := *out[i].Node
+			node.UsedCPU = node.UsedCPU.Or(cpus)
+			out[i].Node = &node
 		}
 	}
 	return out
 }
 
 func NodeIDs(allocation *spec.Allocation) []spec.NodeID {
-	out := make([]spec.NodeID, len(allocation.Nodes))
+	ids := make([]spec.NodeID, len(allocation.Nodes))
 	for i := range allocation.Nodes {
-		out[i] = allocation.Nodes[i].ID
+		ids[i] = allocation.Nodes[i].ID
 	}
-	return out
+	return ids
 }

@@ -116,7 +116,7 @@ func (p *pass) findPredicted(
 
 // boundDelay compares the start that is planned for a firm job with the one it
 // was first promised, and records the promise where it is the first.
-func (p *pass) boundDelay(job *state.Job, planned spec.Instant, why *spec.Reason) {
+func (p *pass) boundDelay(job *state.Job, planned spec.Instant, reason *spec.Reason) {
 	if p.phase != firmly || !p.cfg.Sched.PredictRuns {
 		return
 	}
@@ -126,7 +126,7 @@ func (p *pass) boundDelay(job *state.Job, planned spec.Instant, why *spec.Reason
 	if job.Promised == 0 {
 		p.firstPromises = append(
 			p.firstPromises,
-			event.JobReason{UID: job.UID, Reason: *why, Promise: planned},
+			event.JobReason{UID: job.UID, Reason: *reason, Promise: planned},
 		)
 		return
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-// preemption looks for running jobs that a waiting one may push out.
+// preemption looks for running jobs that a pending one may preempt.
 type preemption struct {
 	*pass
 	rules    *preempt.Rules // nil: nothing can be preempted
@@ -42,9 +42,9 @@ func (p *preemption) maySearch(class *jobClass, m *member) bool {
 	return p.marks[m.uid]&preempting == 0 && !p.mustFollow(class, m.uid)
 }
 
-// makeRoom looks for running jobs that a job may push out so that it can start
-// as soon as they are gone. slot is the start that it would have otherwise,
-// blocked why it has none. The job gets those nodes promised.
+// makeRoom looks for running jobs that a job may preempt so that it can start
+// as soon as they are gone, and promises it those nodes. slot is the start that it would
+// have otherwise, blocked is why it has none.
 func (p *preemption) makeRoom(
 	class *jobClass,
 	m *member,
@@ -113,13 +113,13 @@ func (p *preemption) listVictims(
 		list, next = p.rules.Victims(job, class.part.Spec, priority)
 		p.wakeAt(next)
 	}
-	for _, v := range p.guarantees.Victims(job, class.least) {
-		if !slices.ContainsFunc(list, func(o preempt.Victim) bool { return o.UID == v.UID }) {
-			list = append(list, v)
+	for _, victim := range p.guarantees.Victims(job, class.least) {
+		if !slices.ContainsFunc(list, func(o preempt.Victim) bool { return o.UID == victim.UID }) {
+			list = append(list, victim)
 		}
 	}
-	return slices.DeleteFunc(onePerJob(p.snapshot, list), func(v preempt.Victim) bool {
-		r := p.trial.Job(v.UID)
+	return slices.DeleteFunc(onePerJob(p.snapshot, list), func(victim preempt.Victim) bool {
+		r := p.trial.Job(victim.UID)
 		return r == nil || r.State != spec.Running || r.Ending != nil
 	})
 }
@@ -127,34 +127,34 @@ func (p *preemption) listVictims(
 // goneRecords gives the records of the victims, and of those who go with them, as
 // the pass found them.
 func (p *preemption) goneRecords(list []preempt.Victim) []timeline.Gone {
-	out := make([]timeline.Gone, 0, len(list))
+	gones := make([]timeline.Gone, 0, len(list))
 	for i := range list {
-		for _, j := range componentsOf(p.snapshot, list[i].UID) {
-			out = append(out, timeline.Gone{Job: j, CPUs: list[i].Mode == preempt.Suspend})
+		for _, job := range componentsOf(p.snapshot, list[i].UID) {
+			gones = append(gones, timeline.Gone{Job: job, CPUs: list[i].Mode == preempt.Suspend})
 		}
 	}
-	return out
+	return gones
 }
 
 // componentsOf are a job that runs and those that end with it when it makes room:
 // the other components of its heterogeneous job that run.
-func componentsOf(st *state.State, uid spec.JobUID) []*state.Job {
-	job := st.Job(uid)
+func componentsOf(cluster *state.State, uid spec.JobUID) []*state.Job {
+	job := cluster.Job(uid)
 	if job.Het == nil {
 		return []*state.Job{job}
 	}
 	return slices.DeleteFunc(
-		st.Components(job),
+		cluster.Components(job),
 		func(c *state.Job) bool { return !c.GoesOn() },
 	)
 }
 
 // onePerJob leaves one component of each heterogeneous job among some victims:
 // the others go with it.
-func onePerJob(st *state.State, list []preempt.Victim) []preempt.Victim {
+func onePerJob(cluster *state.State, list []preempt.Victim) []preempt.Victim {
 	var have []spec.JobUID
 	return slices.DeleteFunc(list, func(victim preempt.Victim) bool {
-		job := st.Job(victim.UID)
+		job := cluster.Job(victim.UID)
 		if job == nil || job.Het == nil {
 			return false
 		}
@@ -197,13 +197,14 @@ func (p *preemption) fewestVictims(
 	for i := range parts {
 		used = used.Set(int(parts[i].Node.ID))
 	}
-	victims := slices.DeleteFunc(slices.Clone(list[:high]), func(v preempt.Victim) bool {
-		return !slices.ContainsFunc(componentsOf(p.snapshot, v.UID), func(j *state.Job) bool {
-			return slices.ContainsFunc(
-				j.Alloc.Nodes,
-				func(a spec.NodeAlloc) bool { return used.Has(int(a.ID)) },
-			)
-		})
+	victims := slices.DeleteFunc(slices.Clone(list[:high]), func(victim preempt.Victim) bool {
+		return !slices.ContainsFunc(componentsOf(p.snapshot, victim.UID),
+			func(job *state.Job) bool {
+				return slices.ContainsFunc(
+					job.Alloc.Nodes,
+					func(a spec.NodeAlloc) bool { return used.Has(int(a.ID)) },
+				)
+			})
 	})
 	if again := fit(victims); again != nil {
 		parts = again
@@ -243,7 +244,7 @@ func (p *preemption) stillBlocked(
 	if alloc == nil {
 		return true
 	}
-	b := limits.Find(
+	bound := limits.Find(
 		t.State,
 		limits.Subject{
 			Job:   job.Spec,
@@ -253,7 +254,7 @@ func (p *preemption) stillBlocked(
 			Sizes: &p.sizes,
 		},
 	)
-	return b.After(alloc, class.demand.Limit) != nil ||
+	return bound.After(alloc, class.demand.Limit) != nil ||
 		eligible.CheckPowerLimit(t.State, alloc) != nil
 }
 
@@ -298,9 +299,9 @@ func removeJob(t *trial.Trial, r *state.Job) error {
 	return nil
 }
 
-// startsMayGo tells that jobs started which those that still wait may push out,
-// and of which this pass took none: only who ran before it makes room. It looks
-// at ranks and shares alone, and so says yes rather too often.
+// startsMayGo tells whether pending jobs may preempt jobs that this pass started. This pass
+// itself preempts only jobs that ran before it. The test uses only
+// ranks and shares, so it may say yes too often.
 func (p *preemption) startsMayGo() bool {
 	if len(p.out.Starts) == 0 || (p.guarantees == nil && !preempt.Configured(&p.cfg.Sched)) {
 		return false

@@ -123,8 +123,8 @@ func (p *planner) promiseTo(uid spec.JobUID, task int64) *promise {
 	return &p.options.Keep.list[i]
 }
 
-// giveBack takes a promise out of the timeline, so that its job can be looked
-// at anew.
+// giveBack removes a promise from the timeline, so that its job can be planned
+// again.
 func (p *planner) giveBack(class *jobClass, r *promise) {
 	delete(p.kept, promiseKey{r.uid, r.task})
 	p.line.Forget(r.slot.Parts, r.slot.Start, r.limit, r.uid)
@@ -133,10 +133,10 @@ func (p *planner) giveBack(class *jobClass, r *promise) {
 
 // keepPromise keeps a promise as it is and returns why the job waits.
 func (p *planner) keepPromise(class *jobClass, m *member, r *promise) *spec.Reason {
-	why := p.reasons.waitReason(class, m)
-	why.Until = r.slot.Start
-	if why.Blocker == 0 && len(r.blockers) > 0 {
-		why.Blocker = r.blockers[0]
+	reason := p.reasons.waitReason(class, m)
+	reason.Until = r.slot.Start
+	if reason.Blocker == 0 && len(r.blockers) > 0 {
+		reason.Blocker = r.blockers[0]
 	}
 	p.notePromise(class, r)
 	p.countReservation()
@@ -144,7 +144,7 @@ func (p *planner) keepPromise(class *jobClass, m *member, r *promise) *spec.Reas
 	if p.firstWaiting[class.partIndex] == 0 {
 		p.firstWaiting[class.partIndex] = m.uid
 	}
-	return why
+	return reason
 }
 
 // countReservation counts a reservation.

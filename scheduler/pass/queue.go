@@ -11,11 +11,11 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-// Queue is what passes remember of the waiting jobs from one to the next: the
-// classes they are in. It is brought up to date by what differs between two
-// states, so that a pass over a deep queue in which little happened is cheap.
-// It never changes what a pass proposes. The zero value is ready; it belongs
-// to one caller at a time.
+// Queue is what passes remember of the pending jobs: the
+// classes they are in. It is updated with the differences between two
+// states, so that a pass over a deep queue with few changes is cheap.
+// It never changes what a pass proposes. The zero value is ready to use, by
+// one caller at a time.
 type Queue struct {
 	st       *state.State // as of which the rest is
 	now      spec.Instant
@@ -46,28 +46,29 @@ type waiter struct {
 
 // canContinue tells whether the queue of an earlier pass can be brought up to date. Other
 // settings change the classes and their order, so the queue is then built again.
-func (q *Queue) canContinue(st *state.State, now spec.Instant) bool {
+func (q *Queue) canContinue(cluster *state.State, now spec.Instant) bool {
 	if q.st == nil || now < q.now {
 		return false
 	}
-	return q.st.Config == st.Config && q.st.Policy == st.Policy && q.st.Parts == st.Parts
+	return q.st.Config == cluster.Config && q.st.Policy == cluster.Policy &&
+		q.st.Parts == cluster.Parts
 }
 
 // refreshJobs brings the queue up to date.
-func (q *Queue) refreshJobs(st *state.State, now spec.Instant) {
-	if !q.canContinue(st, now) {
+func (q *Queue) refreshJobs(cluster *state.State, now spec.Instant) {
+	if !q.canContinue(cluster, now) {
 		*q = Queue{
 			line:     q.line,
 			st:       &state.State{},
-			order:    memberOrderOf(&st.Config.Priority),
-			jobs:     make(map[spec.JobUID]*waiter, st.Waiting.Len()),
+			order:    memberOrderOf(&cluster.Config.Priority),
+			jobs:     make(map[spec.JobUID]*waiter, cluster.Waiting.Len()),
 			requests: map[uint64]*request{},
 			owner:    new(pmap.Owner),
 		}
 	}
 	pmap.Diff(
 		&q.st.Jobs,
-		&st.Jobs,
+		&cluster.Jobs,
 		func(key uint64, was *state.Job, _ bool, is *state.Job, _ bool) {
 			if was == is {
 				return
@@ -78,11 +79,11 @@ func (q *Queue) refreshJobs(st *state.State, now spec.Instant) {
 				delete(q.jobs, w.job.UID)
 			}
 			if is != nil && is.IsUnheld() {
-				q.enterJob(st, is, now)
+				q.enterJob(cluster, is, now)
 			}
 		},
 	)
-	q.st, q.now = st, now
+	q.st, q.now = cluster, now
 	if !q.left {
 		return
 	}
@@ -102,7 +103,7 @@ func (q *Queue) refreshJobs(st *state.State, now spec.Instant) {
 	})
 }
 
-// forgetRequest drops a request that nobody makes any more.
+// forgetRequest drops a request that no pending job makes any more.
 func (q *Queue) forgetRequest(request *request) {
 	first := q.requests[request.hash]
 	switch {
@@ -131,8 +132,8 @@ func (q *Queue) countClass(class *jobClass, sign int) {
 	}
 }
 
-// anyMindsNeighbours tells whether some job that waits minds who is beside it. Lots that
-// have become empty since they were looked through are counted still.
+// anyMindsNeighbours tells whether some pending job restricts its neighbours. Classes that
+// became empty since the last update are still counted.
 func (q *Queue) anyMindsNeighbours() bool {
 	return q.mindfulClasses > 0 &&
 		(!q.left || slices.ContainsFunc(q.classes, func(class *jobClass) bool { return class.mindsNeighbours && !class.isEmpty() }))
@@ -159,8 +160,8 @@ func (q *Queue) takeSpare() *jobClass {
 	return class
 }
 
-// enterJob takes a job in; one that waits for more than its turn is watched.
-func (q *Queue) enterJob(st *state.State, job *state.Job, now spec.Instant) {
+// enterJob adds a job; one that waits for something besides its turn is watched.
+func (q *Queue) enterJob(cluster *state.State, job *state.Job, now spec.Instant) {
 	w := &waiter{job: job}
 	q.jobs[job.UID] = w
 	if job.Het.Follows() {
@@ -171,15 +172,15 @@ func (q *Queue) enterJob(st *state.State, job *state.Job, now spec.Instant) {
 		q.watch.Set(q.owner, uint64(job.UID), struct{}{})
 		return
 	}
-	q.joinClasses(st, w)
+	q.joinClasses(cluster, w)
 }
 
 // joinClasses puts a job into its classes.
-func (q *Queue) joinClasses(st *state.State, w *waiter) {
+func (q *Queue) joinClasses(cluster *state.State, w *waiter) {
 	if w.request != nil {
 		return
 	}
-	w.request = q.findRequest(st, w.job)
+	w.request = q.findRequest(cluster, w.job)
 	for _, class := range w.request.classes {
 		class.addMember(memberOf(w.job, q.order))
 	}
@@ -210,7 +211,7 @@ func (q *Queue) leaveClasses(w *waiter) {
 }
 
 // findRequest finds the classes of a job.
-func (q *Queue) findRequest(st *state.State, job *state.Job) *request {
+func (q *Queue) findRequest(cluster *state.State, job *state.Job) *request {
 	if q.last != nil && sameRequest(q.last.representative, job) {
 		return q.last
 	}
@@ -225,7 +226,7 @@ func (q *Queue) findRequest(st *state.State, job *state.Job) *request {
 	nth := 0
 	for _, name := range job.Spec.Partitions {
 		i := slices.IndexFunc(
-			st.Parts.List,
+			cluster.Parts.List,
 			func(p state.Partition) bool { return p.Spec.Name == name },
 		)
 		if i < 0 {
@@ -234,7 +235,7 @@ func (q *Queue) findRequest(st *state.State, job *state.Job) *request {
 		}
 		for _, qos := range eligible.QOSChoices(job.Spec) {
 			class := q.takeSpare()
-			class.part = &st.Parts.List[i]
+			class.part = &cluster.Parts.List[i]
 			class.partIndex = i
 			class.choice = nth
 			class.qos = qos
@@ -246,7 +247,7 @@ func (q *Queue) findRequest(st *state.State, job *state.Job) *request {
 				class.gpus = job.Req.Get("gres/gpu")
 				class.nodeCount = job.Req.Node
 			}
-			class.mindsNeighbours = mindsNeighbours(st.Config, class.part.Spec, job)
+			class.mindsNeighbours = mindsNeighbours(cluster.Config, class.part.Spec, job)
 			q.countClass(class, 1)
 			request.classes = append(request.classes, class)
 			q.classes = append(q.classes, class)

@@ -23,6 +23,7 @@ var notAsked = map[string]string{
 	"Spec.SystemComment":       "shown only",
 	"Spec.Cron":                "it brings the job back when it has ended",
 	"Spec.IO":                  "for the job's processes",
+	"Spec.X11":                 "for the job's processes",
 	"Spec.Script":              "for the job's processes",
 	"Spec.Env":                 "for the job's processes",
 	"Spec.Args":                "for the job's processes",

@@ -23,6 +23,7 @@ func (p *pass) applyReservations(
 		return reason
 	}
 	class.view, class.demand.Inside = &view, view.Cores()
+	class.demand.Limit = view.CapLimit(class.demand.Limit, p.now)
 	if view.Only != nil {
 		nodes.Set = nodes.Set.And(view.Only)
 	}
@@ -32,8 +33,8 @@ func (p *pass) applyReservations(
 	return nil
 }
 
-// openOtherwise tells whether a job could start up to an instant if nobody had
-// reserved anything.
+// openOtherwise tells whether a job could start up to an instant if there were no
+// reservations.
 func (p *pass) openOtherwise(class *jobClass, nodes eligible.NodeSet, until spec.Instant) bool {
 	view, line := class.view, p.line
 	switch {
@@ -97,8 +98,8 @@ func (p *pass) waitsForReservation(
 
 // barsOf are the times and nodes that reservations keep a class from.
 func (p *pass) barsOf(class *jobClass) timeline.Bars {
-	if v := class.view; v != nil {
-		return v.Bars
+	if view := class.view; view != nil {
+		return view.Bars
 	}
 	return timeline.Bars{}
 }

@@ -26,8 +26,8 @@ type turns struct {
 // listSuspended lists the jobs that may resume, in the order in which they do.
 func (p *turns) listSuspended() {
 	p.snapshot.Sleeping.Range(func(uid uint64, _ struct{}) bool {
-		if j := p.snapshot.Job(spec.JobUID(uid)); j.Ending == nil {
-			p.suspended = append(p.suspended, j)
+		if job := p.snapshot.Job(spec.JobUID(uid)); job.Ending == nil {
+			p.suspended = append(p.suspended, job)
 		}
 		return true
 	})
@@ -94,21 +94,25 @@ func (p *turns) findTurn(job *state.Job) (suspend []commit.Run, ok bool) {
 			return nil, false
 		}
 		for _, uid := range node.Jobs {
-			o := p.trial.Job(uid)
-			if o.Yields || !o.Alloc.Nodes[o.Alloc.Index(alloc.ID)].CPUs.Intersects(alloc.CPUs) {
+			other := p.trial.Job(uid)
+			if other.Yields ||
+				!other.Alloc.Nodes[other.Alloc.Index(alloc.ID)].CPUs.Intersects(alloc.CPUs) {
 				continue
 			}
-			over := o.RunsSince().Add(preempt.Slice(&p.cfg.Sched))
-			canYield := preempt.TakesTurns(o) && o.State == spec.Running && o.Ending == nil
-			if shares < 2 || !canYield || o.Alloc.Partition != job.Alloc.Partition {
+			over := other.RunsSince().Add(preempt.Slice(&p.cfg.Sched))
+			canYield := preempt.TakesTurns(other) && other.State == spec.Running &&
+				other.Ending == nil
+			if shares < 2 || !canYield || other.Alloc.Partition != job.Alloc.Partition {
 				return nil, false
 			}
 			if over > p.now {
 				p.wakeAt(over)
 				return nil, false
 			}
-			if r := (commit.Run{UID: uid, Attempt: o.Attempt}); !slices.Contains(suspend, r) {
-				suspend = append(suspend, r)
+			if run := (commit.Run{
+				UID: uid, Attempt: other.Attempt,
+			}); !slices.Contains(suspend, run) {
+				suspend = append(suspend, run)
 			}
 		}
 	}
@@ -116,8 +120,8 @@ func (p *turns) findTurn(job *state.Job) (suspend []commit.Run, ok bool) {
 		return nil, false
 	}
 	// What these jobs free beside the CPUs of this one is given out by the next pass.
-	for _, r := range suspend {
-		p.keepCPUsOf(p.trial.Job(r.UID))
+	for _, run := range suspend {
+		p.keepCPUsOf(p.trial.Job(run.UID))
 	}
 	return suspend, true
 }
@@ -173,8 +177,8 @@ func (p *turns) keepFreeCPUs(job *state.Job) {
 func (p *turns) keepCPUsOf(job *state.Job) {
 	for i := range job.Alloc.Nodes {
 		if !job.Done.Has(i) {
-			a := &job.Alloc.Nodes[i]
-			p.keepCPUs(a.ID, a.CPUs)
+			allocation := &job.Alloc.Nodes[i]
+			p.keepCPUs(allocation.ID, allocation.CPUs)
 		}
 	}
 }

@@ -51,6 +51,9 @@ func (p *planner) findSlot(
 		return timeline.Slot{}, p.reasons.queueReason(class, m)
 	}
 	slot, ok := p.line.Earliest(p.queryOf(class), until, p.hintFor(job.UID, task))
+	if !ok && plan {
+		slot, ok = p.findBeforeEnd(class)
+	}
 	switch {
 	case ok:
 		return slot, nil
@@ -60,24 +63,60 @@ func (p *planner) findSlot(
 	return slot, p.reasons.queueReason(class, m)
 }
 
+// shortestInReservation is the least time for which a job is planned into what is left of its
+// reservation.
+const shortestInReservation = spec.Minute
+
+// findBeforeEnd plans a job that ends with its reservation and cannot have all that is left of
+// it: what is left from the first instant on at which it has room.
+func (p *planner) findBeforeEnd(class *jobClass) (timeline.Slot, bool) {
+	if !class.endsWithReservation(p.now) {
+		return timeline.Slot{}, false
+	}
+	options := class.nodes.Options(
+		p.cfg, class.part.Spec, class.request.representative.Spec, p.trees,
+	)
+	demand := class.demand
+	demand.Limit = min(demand.Limit, shortestInReservation)
+	query := p.line.NewQuery(demand, class.nodes.Set, options, p.barsOf(class))
+	query.NotBefore(p.now + 1)
+	first, ok := p.line.Earliest(query, spec.FarFuture, nil)
+	if !ok {
+		return first, false
+	}
+	demand.Limit = class.view.CapLimit(class.demand.Limit, first.Start)
+	query = p.line.NewQuery(demand, class.nodes.Set, options, p.barsOf(class))
+	query.NotBefore(first.Start)
+	return p.line.Earliest(query, first.Start, nil)
+}
+
+// endsWithReservation tells whether the reservation of a class bounds how long its jobs run.
+func (class *jobClass) endsWithReservation(now spec.Instant) bool {
+	if class.view == nil {
+		return false
+	}
+	left, bounded := class.view.Left(now)
+	return bounded && class.demand.Limit == left
+}
+
 // queryOf is what a class asks the timeline.
 func (p *planner) queryOf(class *jobClass) *timeline.Query {
 	strict := class.nodes.Switches != nil && !p.waitedForSwitches(class.currentMember().job)
 	if class.query == nil || (class.nodes.Switches != nil && strict != class.insistsOnSwitches) {
-		opt := class.nodes.Options(
+		options := class.nodes.Options(
 			p.cfg,
 			class.part.Spec,
 			class.request.representative.Spec,
 			p.trees,
 		)
-		opt.Mix = p.options.Mix
+		options.Mix = p.options.Mix
 		if strict {
-			opt.OneOf = eligible.CombineSets(opt.OneOf, class.nodes.Switches)
+			options.OneOf = eligible.CombineSets(options.OneOf, class.nodes.Switches)
 		}
 		class.query, class.insistsOnSwitches = p.line.NewQuery(
 			class.demand,
 			class.nodes.Set,
-			opt,
+			options,
 			p.barsOf(class),
 		), strict
 	}
@@ -109,11 +148,11 @@ func (p *planner) findShorterLimit(
 		return slot, 0, false
 	}
 	try := func(limit spec.Span) (timeline.Slot, bool) {
-		d := class.demand
-		d.Limit = limit
+		demand := class.demand
+		demand.Limit = limit
 		return p.line.Earliest(
 			p.line.NewQuery(
-				d,
+				demand,
 				class.nodes.Set,
 				class.nodes.Options(
 					p.cfg,
@@ -147,8 +186,8 @@ func (p *planner) findShorterLimit(
 
 // startsTooLate tells that a planned start would not leave the time limit until the
 // job's deadline.
-func startsTooLate(j *state.Job, now spec.Instant, slot *timeline.Slot, limit spec.Span) bool {
-	d := j.Spec.Time.Deadline
+func startsTooLate(job *state.Job, now spec.Instant, slot *timeline.Slot, limit spec.Span) bool {
+	d := job.Spec.Time.Deadline
 	return d != 0 && slot.Start > now && slot.Start.Add(limit) > d
 }
 
@@ -163,8 +202,8 @@ func (p *planner) hintFor(uid spec.JobUID, task int64) *timeline.Hint {
 
 // waitReason is the reason of a job that does not fit now, to be completed.
 func (p *reasons) waitReason(class *jobClass, m *member) *spec.Reason {
-	r := *p.queueReason(class, m)
-	return &r
+	reason := *p.queueReason(class, m)
+	return &reason
 }
 
 // queueReason is why a job waits that does not fit now: Resources for the first in a
@@ -197,6 +236,9 @@ func (p *reasons) impossibleReason(class *jobClass, job *state.Job) *spec.Reason
 	}
 	if v := class.view; v != nil {
 		switch {
+		case v.Own != nil && class.endsWithReservation(p.now) && p.fitsEmpty(class, job, nodes):
+			// The reservation ends before there is room.
+			return &spec.Reason{Code: spec.ReasonResources, Subject: "reservation/" + v.Own.Name}
 		case v.Own != nil:
 			return &spec.Reason{Code: "ReservationInvalid", Subject: "reservation/" + v.Own.Name}
 		case p.openOtherwise(class, nodes, spec.FarFuture):
@@ -217,13 +259,13 @@ func (p *reasons) impossibleReason(class *jobClass, job *state.Job) *spec.Reason
 			missing = append(missing, node.Spec.Name)
 		}
 	}
-	opt := nodes.Options(p.cfg, class.part.Spec, job.Spec, nil)
-	if place.Pick(&class.demand, cands, opt) == nil {
+	options := nodes.Options(p.cfg, class.part.Spec, job.Spec, nil)
+	if place.Pick(&class.demand, cands, options) == nil {
 		return &spec.Reason{Code: spec.ReasonPartitionConfig, Subject: who}
 	}
 	if nodes.Switches != nil && !p.planner.waitedForSwitches(job) {
-		opt.OneOf = eligible.CombineSets(opt.OneOf, nodes.Switches)
-		if place.Pick(&class.demand, cands, opt) == nil {
+		options.OneOf = eligible.CombineSets(options.OneOf, nodes.Switches)
+		if place.Pick(&class.demand, cands, options) == nil {
 			return &spec.Reason{Code: spec.ReasonResources, Subject: "switches", Until: p.planner.anySwitches(job)}
 		}
 	}
@@ -232,6 +274,23 @@ func (p *reasons) impossibleReason(class *jobClass, job *state.Job) *spec.Reason
 	}
 	return &spec.Reason{Code: spec.ReasonReqNodeNotAvail, Detail: "UnavailableNodes:" +
 		hostlist.Fold(missing)}
+}
+
+// fitsEmpty tells whether a job fits on the nodes of its class if nobody else is there.
+func (p *reasons) fitsEmpty(class *jobClass, job *state.Job, nodes eligible.NodeSet) bool {
+	shapes := place.Shapes{Caps: place.Caps(p.snapshot)}
+	var cands []place.Candidate
+	set := nodes.Set
+	if class.view.Only != nil {
+		set = set.And(class.view.Only)
+	}
+	for id := set.Next(0); id >= 0; id = set.Next(id + 1) {
+		if node := p.snapshot.NodeByID(spec.NodeID(id)); node != nil && node.Usable() {
+			shape := shapes.Configured(node)
+			cands = append(cands, place.Candidate{Node: node, Shape: shape, Free: shape.Whole()})
+		}
+	}
+	return place.Pick(&class.demand, cands, nodes.Options(p.cfg, class.part.Spec, job.Spec, nil)) != nil
 }
 
 // promiseSlot reserves a start that was found, for an array's record as many
@@ -300,8 +359,8 @@ func (p *planner) planTasks(job *state.Job) []int64 {
 	if most == 0 {
 		most = defaultArrayResv
 	}
-	if a := p.trial.ArrayOf(job); a != nil && job.Spec.Queue.Array.Throttle > 0 {
-		most = min(most, int64(job.Spec.Queue.Array.Throttle)-a.Running)
+	if array := p.trial.ArrayOf(job); array != nil && job.Spec.Queue.Array.Throttle > 0 {
+		most = min(most, int64(job.Spec.Queue.Array.Throttle)-array.Running)
 	}
 	var out []int64
 	job.Tasks.Each(func(task int64) bool {
@@ -314,29 +373,31 @@ func (p *planner) planTasks(job *state.Job) []int64 {
 const defaultArrayResv = 20 // bf_max_job_array_resv
 
 func partNodes(parts []place.Part) []spec.NodeID {
-	out := make([]spec.NodeID, len(parts))
+	ids := make([]spec.NodeID, len(parts))
 	for i := range parts {
-		out[i] = parts[i].Node.ID
+		ids[i] = parts[i].Node.ID
 	}
-	return out
+	return ids
 }
 
 func partDevices(parts []place.Part) []view.PlannedDevice {
-	var out []view.PlannedDevice
+	var devices []view.PlannedDevice
 	for i := range parts {
 		for _, use := range parts[i].Devices {
-			out = append(out, view.PlannedDevice{Node: parts[i].Node.ID, Pos: int32(use.Pos)})
+			devices = append(
+				devices, view.PlannedDevice{Node: parts[i].Node.ID, Pos: int32(use.Pos)},
+			)
 		}
 	}
-	return out
+	return devices
 }
 
 // unavailableNodes lists the explicitly required nodes that cannot be used at all.
 func (p *reasons) unavailableNodes(must spec.Bitset) string {
 	var names []string
 	for id := must.Next(0); id >= 0; id = must.Next(id + 1) {
-		if n := p.snapshot.NodeByID(spec.NodeID(id)); n == nil || !n.Usable() {
-			names = append(names, nodeName(n, id))
+		if node := p.snapshot.NodeByID(spec.NodeID(id)); node == nil || !node.Usable() {
+			names = append(names, nodeName(node, id))
 		}
 	}
 	if names == nil {
@@ -360,9 +421,9 @@ func (p *reasons) noteReason(job *state.Job, reason *spec.Reason) {
 		reason.Code != spec.ReasonDependencyNever { // the only one that decides something
 		return
 	}
-	for _, c := range p.snapshot.Components(job) {
-		if c.IsUnheld() {
-			p.proposeReason(c, reason)
+	for _, component := range p.snapshot.Components(job) {
+		if component.IsUnheld() {
+			p.proposeReason(component, reason)
 		}
 	}
 	if job.Het != nil {
@@ -382,9 +443,9 @@ func (p *reasons) noteReason(job *state.Job, reason *spec.Reason) {
 }
 
 // proposeReason proposes a reason that differs from what the ledger knows.
-func (p *reasons) proposeReason(j *state.Job, r *spec.Reason) {
-	if !j.Reason.Same(*r) {
-		p.out.Reasons = append(p.out.Reasons, event.JobReason{UID: j.UID, Reason: *r})
+func (p *reasons) proposeReason(job *state.Job, reason *spec.Reason) {
+	if !job.Reason.Same(*reason) {
+		p.out.Reasons = append(p.out.Reasons, event.JobReason{UID: job.UID, Reason: *reason})
 	}
 }
 
@@ -405,10 +466,10 @@ func (p *reasons) refuseAll(class *jobClass, reason *spec.Reason) {
 	}
 	if class.settled != nil && class.settled.Same(*reason) {
 		//muster:unordered the reasons are sorted when the pass is over
-		for uid, j := range class.odd {
-			if m := memberOf(j, p.queue.order); uid == class.currentMember().uid ||
+		for uid, job := range class.odd {
+			if m := memberOf(job, p.queue.order); uid == class.currentMember().uid ||
 				class.currentMember().ranksBefore(&m) {
-				p.proposeReason(j, reason)
+				p.proposeReason(job, reason)
 			}
 		}
 		return
@@ -448,9 +509,9 @@ func reasonNearness(code spec.ReasonCode) int {
 // in order. A job that the pass did not get to keeps its own.
 func (p *reasons) settleReasons() {
 	//muster:unordered the reasons are sorted below
-	for uid, r := range p.multi {
+	for uid, reason := range p.multi {
 		if p.marks[uid]&touched == 0 || p.trial.Job(uid).State == spec.Pending {
-			p.proposeReason(p.snapshot.Job(uid), r)
+			p.proposeReason(p.snapshot.Job(uid), reason)
 		}
 	}
 	slices.SortFunc(
@@ -476,8 +537,8 @@ func (p *planner) anySwitches(job *state.Job) spec.Instant {
 	return job.Eligible.Add(most)
 }
 
-func (p *planner) waitedForSwitches(j *state.Job) bool {
-	at := p.anySwitches(j)
+func (p *planner) waitedForSwitches(job *state.Job) bool {
+	at := p.anySwitches(job)
 	p.wakeAt(at)
 	return at <= p.now
 }

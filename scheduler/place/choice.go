@@ -62,7 +62,7 @@ func favourQuotas(candidates []Candidate, musts int, quotas []Quota) ([]Candidat
 }
 
 // findAdjacent looks for a run of neighbouring nodes that is enough as a whole.
-func (d *Demand) findAdjacent(candidates []Candidate, musts int, opt *Options) []Part {
+func (d *Demand) findAdjacent(candidates []Candidate, musts int, options *Options) []Part {
 	slices.SortFunc(
 		candidates,
 		func(a, b Candidate) int { return cmp.Compare(a.Node.ID, b.Node.ID) },
@@ -79,7 +79,7 @@ func (d *Demand) findAdjacent(candidates []Candidate, musts int, opt *Options) [
 			if int64(len(run)) < d.MinNodes || forced < musts {
 				continue
 			}
-			if parts := d.assembleNodes(slices.Clone(run), len(run), opt); parts != nil {
+			if parts := d.assembleNodes(slices.Clone(run), len(run), options); parts != nil {
 				return parts
 			}
 		}
@@ -104,9 +104,9 @@ func (d *Demand) spreadEvenly(candidates []Candidate) []int64 {
 }
 
 // pickOneOf is Pick on the first set that gives it.
-func pickOneOf(demand *Demand, cands []Candidate, opt Options) []Part {
-	sets := opt.OneOf
-	opt.OneOf = nil
+func pickOneOf(demand *Demand, cands []Candidate, options Options) []Part {
+	sets := options.OneOf
+	options.OneOf = nil
 	for _, set := range sets {
 		var some []Candidate
 		for i := range cands {
@@ -114,7 +114,7 @@ func pickOneOf(demand *Demand, cands []Candidate, opt Options) []Part {
 				some = append(some, cands[i])
 			}
 		}
-		if parts := Pick(demand, some, opt); parts != nil {
+		if parts := Pick(demand, some, options); parts != nil {
 			return parts
 		}
 	}

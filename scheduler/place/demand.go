@@ -79,7 +79,7 @@ func billMode(priority *spec.PriorityConfig) BillMode {
 
 // Resolve fills a job's demand in a partition from the partition's and the
 // cluster's defaults.
-func Resolve(cfg *spec.Config, part *spec.PartitionSpec, job *spec.JobSpec) Demand {
+func Resolve(config *spec.Config, part *spec.PartitionSpec, job *spec.JobSpec) Demand {
 	size := &job.Size
 	demand := Demand{
 		Partition: part.Name, MinNodes: int64(size.MinNodes), MaxNodes: int64(size.MaxNodes), Tasks: int64(size.Tasks),
@@ -96,21 +96,23 @@ func Resolve(cfg *spec.Config, part *spec.PartitionSpec, job *spec.JobSpec) Dema
 			size.CoreSpec+size.ThreadSpec > 0 ||
 			job.Queue.Reboot ||
 			part.OverSubscribe == "EXCLUSIVE",
-		Cores: cfg.Sched.Cores, Memory: cfg.Sched.Memory, Limit: part.TimeLimit(job.Time.Limit), Bill: billMode(&cfg.Priority), Emptiest: cfg.Sched.LeastShared,
+		Cores: config.Sched.Cores, Memory: config.Sched.Memory,
+		Limit: part.TimeLimit(job.Time.Limit), Bill: billMode(&config.Priority),
+		Emptiest: config.Sched.LeastShared,
 	}
-	demand.Tenant, demand.Share = TenantIn(cfg, part, job)
-	for _, c := range size.PerSocket {
-		demand.SocketGPUs += c.N
-		c.N *= int64(size.SocketsPerNode)
-		demand.PerNode = append(demand.PerNode[:len(demand.PerNode):len(demand.PerNode)], c)
+	demand.Tenant, demand.Share = TenantIn(config, part, job)
+	for _, count := range size.PerSocket {
+		demand.SocketGPUs += count.N
+		count.N *= int64(size.SocketsPerNode)
+		demand.PerNode = append(demand.PerNode[:len(demand.PerNode):len(demand.PerNode)], count)
 	}
 	if demand.CPUsPerGPU == 0 {
-		demand.CPUsPerGPU = first(part.DefCPUPerGPU, cfg.Limits.DefCPUPerGPU)
+		demand.CPUsPerGPU = first(part.DefCPUPerGPU, config.Limits.DefCPUPerGPU)
 	}
 	demand.resolveGPUs(size)
 	demand.resolveCounts(job, part)
-	demand.resolveMemory(cfg, part, size)
-	demand.boundMemory(first(part.MaxMemPerCPU, cfg.Limits.MaxMemPerCPU))
+	demand.resolveMemory(config, part, size)
+	demand.boundMemory(first(part.MaxMemPerCPU, config.Limits.MaxMemPerCPU))
 	return demand
 }
 
@@ -120,13 +122,13 @@ func nonZero(list []spec.Count) []spec.Count {
 		if count.N > 0 {
 			continue
 		}
-		var out []spec.Count
+		var counts []spec.Count
 		for _, c := range list {
 			if c.N > 0 {
-				out = append(out, c)
+				counts = append(counts, c)
 			}
 		}
-		return out
+		return counts
 	}
 	return list
 }
@@ -172,9 +174,11 @@ func (d *Demand) resolveGPUs(size *spec.Size) {
 			d.PerJob[:len(d.PerJob):len(d.PerJob)],
 			spec.Count{Name: "gpu", N: divideUp(d.Tasks, per)},
 		)
-	case d.Tasks == 0 && all > 0:
+	case all > 0: // the GPUs rule, whatever else is said of tasks
 		d.Tasks = per * all
-	case d.Tasks == 0 && node > 0:
+	case node > 0 && d.MinNodes > 0 && d.MaxNodes == d.MinNodes:
+		d.Tasks, d.TasksPerNode = per*node*d.MinNodes, per*node
+	case node > 0:
 		d.TasksPerNode = per * node
 	}
 }
@@ -188,21 +192,21 @@ func ofType(list, other []spec.Count) []spec.Count {
 	}
 	list = slices.Clone(list)
 	for i := range list {
-		if c := &list[i]; c.Name == "gpu" && c.Type == "" {
-			c.Type = other[k].Type
+		if count := &list[i]; count.Name == "gpu" && count.Type == "" {
+			count.Type = other[k].Type
 		}
 	}
 	return list
 }
 
 func without(list []spec.Count, name string) []spec.Count {
-	var out []spec.Count
-	for _, c := range list {
-		if c.Name != name {
-			out = append(out, c)
+	var counts []spec.Count
+	for _, count := range list {
+		if count.Name != name {
+			counts = append(counts, count)
 		}
 	}
-	return out
+	return counts
 }
 
 // resolveCounts settles nodes and tasks. Nodes that are named are the least
@@ -264,7 +268,7 @@ func (d *Demand) resolveCounts(job *spec.JobSpec, part *spec.PartitionSpec) {
 	}
 }
 
-func (d *Demand) resolveMemory(cfg *spec.Config, part *spec.PartitionSpec, size *spec.Size) {
+func (d *Demand) resolveMemory(config *spec.Config, part *spec.PartitionSpec, size *spec.Size) {
 	if size.AllMem {
 		d.MemPerNode = -1
 		d.MemPerCPU = 0
@@ -274,7 +278,7 @@ func (d *Demand) resolveMemory(cfg *spec.Config, part *spec.PartitionSpec, size 
 	if d.MemPerNode > 0 || d.MemPerCPU > 0 || d.MemPerGPU > 0 {
 		return
 	}
-	by := DefaultMemory(cfg, part, d.WantsGPU())
+	by := DefaultMemory(config, part, d.WantsGPU())
 	d.MemPerNode = by.Node
 	d.MemPerCPU = by.CPU
 	d.MemPerGPU = by.GPU
@@ -288,8 +292,8 @@ type MemoryBy struct{ Node, CPU, GPU int64 }
 
 // DefaultMemory is what a job that requests no memory gets in a partition: the partition's
 // default, or else the cluster's. Zero where neither has one.
-func DefaultMemory(cfg *spec.Config, part *spec.PartitionSpec, wantsGPU bool) MemoryBy {
-	all := &cfg.Limits
+func DefaultMemory(config *spec.Config, part *spec.PartitionSpec, wantsGPU bool) MemoryBy {
+	all := &config.Limits
 	switch {
 	case part.DefMemPerCPU > 0:
 		return MemoryBy{CPU: part.DefMemPerCPU}
@@ -329,9 +333,9 @@ func (d *Demand) WantsGPU() bool {
 
 func countGPUs(list []spec.Count) int64 {
 	var n int64
-	for _, c := range list {
-		if c.Name == "gpu" {
-			n += c.N
+	for _, count := range list {
+		if count.Name == "gpu" {
+			n += count.N
 		}
 	}
 	return n
@@ -358,14 +362,14 @@ func (d *Demand) Least(weights []spec.Weight) spec.TRES {
 		cpus = nodes * d.CPUsPerTask
 	}
 	tres := spec.TRES{Node: nodes, CPU: max(cpus, d.MinCPUs*nodes, nodes)}
-	for _, c := range d.PerNode {
-		tres = addGRES(tres, c, nodes)
+	for _, count := range d.PerNode {
+		tres = addGRES(tres, count, nodes)
 	}
-	for _, c := range d.PerTask {
-		tres = addGRES(tres, c, d.Tasks)
+	for _, count := range d.PerTask {
+		tres = addGRES(tres, count, d.Tasks)
 	}
-	for _, c := range d.PerJob {
-		tres = addGRES(tres, c, 1)
+	for _, count := range d.PerJob {
+		tres = addGRES(tres, count, 1)
 	}
 	g := tres.Get("gres/gpu")
 	tres.CPU = max(tres.CPU, g*d.CPUsPerGPU)

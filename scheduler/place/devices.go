@@ -37,99 +37,112 @@ func Sum(nodes []spec.NodeAlloc, demand *Demand, weights []spec.Weight) spec.TRE
 	return sum
 }
 
-func addNode(tres *spec.TRES, na *spec.NodeAlloc) {
-	tres.CPU += int64(na.CPUs.Count())
-	tres.Mem += na.Mem
+func addNode(tres *spec.TRES, allocation *spec.NodeAlloc) {
+	tres.CPU += int64(allocation.CPUs.Count())
+	tres.Mem += allocation.Mem
 	tres.Node++
-	for i := 0; i < len(na.GPUs); {
-		typ, n := na.GPUs[i].Type, i
-		for i < len(na.GPUs) && na.GPUs[i].Type == typ {
+	for i := 0; i < len(allocation.GPUs); {
+		typ, n := allocation.GPUs[i].Type, i
+		for i < len(allocation.GPUs) && allocation.GPUs[i].Type == typ {
 			i++
 		}
 		*tres = addGRES(*tres, spec.Count{Name: "gpu", Type: typ, N: int64(i - n)}, 1)
 	}
-	for _, c := range na.GRES {
-		*tres = addGRES(*tres, c, 1)
+	for _, count := range allocation.GRES {
+		*tres = addGRES(*tres, count, 1)
 	}
 }
 
-func allocateNode(na *spec.NodeAlloc, part *Part, demand *Demand) bool {
+func allocateNode(allocation *spec.NodeAlloc, part *Part, demand *Demand) bool {
 	node := part.Node
-	na.ID = node.ID
-	na.Name = node.Spec.Name
-	na.Mem = part.Mem
-	na.Tasks = uint32(part.Tasks)
-	if !allocateDevices(na, node, part.Devices) {
+	allocation.ID = node.ID
+	allocation.Name = node.Spec.Name
+	allocation.Mem = part.Mem
+	allocation.Tasks = uint32(part.Tasks)
+	if !allocateDevices(allocation, node, part.Devices) {
 		return false
 	}
 	for _, count := range part.GRES {
 		switch {
 		case count.Name != "gpu":
-			na.GRES = append(na.GRES, count)
+			allocation.GRES = append(allocation.GRES, count)
 			continue
 		case len(part.Devices) > 0:
 			continue
 		}
-		refs := nearSockets(node, na.GPUs, count, demand.SocketGPUs)
+		refs := nearSockets(node, allocation.GPUs, count, demand.SocketGPUs)
 		if refs == nil {
-			refs = chooseGPUs(node, na.GPUs, count)
+			refs = chooseGPUs(node, allocation.GPUs, count)
 		}
 		if refs == nil {
 			return false
 		}
-		na.GPUs = append(na.GPUs, refs...)
+		allocation.GPUs = append(allocation.GPUs, refs...)
 	}
-	slices.SortFunc(na.GPUs, func(a, b spec.GPURef) int { return int(a.Index) - int(b.Index) })
+	slices.SortFunc(allocation.GPUs, func(a, b spec.GPURef) int {
+		return int(a.Index) - int(b.Index)
+	})
 	if demand.Share > 0 {
-		na.CPUs = shareCPUs(node, part.CPUs, nearCPUs(node, na), demand)
-		return na.CPUs != nil
+		allocation.CPUs = shareCPUs(node, part.CPUs, nearCPUs(node, allocation), demand)
+		return allocation.CPUs != nil
 	}
 	if demand.PerSocket > 0 && node.Spec.Sockets > 1 {
-		na.CPUs = overSockets(node, part.CPUs, demand)
-		return na.CPUs != nil
+		allocation.CPUs = overSockets(node, part.CPUs, demand)
+		return allocation.CPUs != nil
 	}
-	na.CPUs = chooseCPUs(node, part.CPUs, nearCPUs(node, na), demand.Cores)
-	return na.CPUs != nil
+	allocation.CPUs = chooseCPUs(node, part.CPUs, nearCPUs(node, allocation), demand.Cores)
+	return allocation.CPUs != nil
 }
 
 // nearCPUs is the set of CPUs close to the chosen devices.
-func nearCPUs(node *state.Node, na *spec.NodeAlloc) spec.Bitset {
-	var out spec.Bitset
+func nearCPUs(node *state.Node, allocation *spec.NodeAlloc) spec.Bitset {
+	var set spec.Bitset
 	for i := range node.GPUs {
-		g := &node.GPUs[i]
-		if len(g.CPUs) > 0 &&
-			(hasDevice(na.GPUs, g.UUID) || slices.ContainsFunc(na.Shares, func(s spec.GPUShare) bool { return s.UUID == g.UUID })) {
-			out = out.Or(g.CPUs)
+		gpu := &node.GPUs[i]
+		if len(gpu.CPUs) > 0 &&
+			(hasDevice(allocation.GPUs, gpu.UUID) || slices.ContainsFunc(allocation.Shares,
+				func(s spec.GPUShare) bool {
+					return s.UUID == gpu.UUID
+				})) {
+			set = set.Or(gpu.CPUs)
 		}
 	}
-	return out
+	return set
 }
 
 // chooseGPUs picks free devices of a type: those best linked to each other,
 // else the lowest indices.
-func chooseGPUs(n *state.Node, taken []spec.GPURef, c spec.Count) []spec.GPURef {
-	free := make([]int, 0, len(n.GPUs))
-	for i := range n.GPUs {
-		if n.FreeWhole(i) && (c.Type == "" || n.GPUs[i].Type == c.Type) && !hasDevice(taken, n.GPUs[i].UUID) {
+func chooseGPUs(node *state.Node, taken []spec.GPURef, count spec.Count) []spec.GPURef {
+	free := make([]int, 0, len(node.GPUs))
+	for i := range node.GPUs {
+		if node.FreeWhole(i) && (count.Type == "" || node.GPUs[i].Type == count.Type) &&
+			!hasDevice(taken, node.GPUs[i].UUID) {
 			free = append(free, i)
 		}
 	}
-	if int64(len(free)) < c.N {
+	if int64(len(free)) < count.N {
 		return nil
 	}
-	best := free[:c.N]
-	if c.N > 1 && linked(n) {
-		best = bestLinked(free, int(c.N), func(a, b int) int64 { return linkOf(n.GPUs[a].Links, b) })
+	best := free[:count.N]
+	if count.N > 1 && linked(node) {
+		best = bestLinked(free, int(count.N), func(a, b int) int64 {
+			return linkOf(node.GPUs[a].Links, b)
+		})
 	}
 	refs := make([]spec.GPURef, 0, len(best))
 	for _, i := range best {
-		refs = append(refs, spec.GPURef{UUID: n.GPUs[i].UUID, Index: n.GPUs[i].Index, Type: n.GPUs[i].Type})
+		refs = append(
+			refs,
+			spec.GPURef{
+				UUID: node.GPUs[i].UUID, Index: node.GPUs[i].Index, Type: node.GPUs[i].Type,
+			},
+		)
 	}
 	return refs
 }
 
-func linked(n *state.Node) bool {
-	return slices.ContainsFunc(n.GPUs, func(g spec.GPU) bool { return len(g.Links) > 0 })
+func linked(node *state.Node) bool {
+	return slices.ContainsFunc(node.GPUs, func(g spec.GPU) bool { return len(g.Links) > 0 })
 }
 
 func growSet(free []int, seed, want int, link func(a, b int) int64) ([]int, int64) {
@@ -168,29 +181,29 @@ func chooseCPUs(node *state.Node, want int64, prefer spec.Bitset, cores bool) sp
 	if cores {
 		step = int(max(node.Spec.ThreadsPerCore, 1))
 	}
-	out := make(spec.Bitset, (node.Spec.TopCPU()+63)/64)
+	set := make(spec.Bitset, (node.Spec.TopCPU()+63)/64)
 	left := want
 	if !prefer.Empty() {
-		left = takeCores(node, out, prefer, step, left)
+		left = takeCores(node, set, prefer, step, left)
 	}
 	if left > 0 {
-		left = takeCores(node, out, nil, step, left)
+		left = takeCores(node, set, nil, step, left)
 	}
 	if left > 0 {
 		return nil
 	}
-	return out
+	return set
 }
 
 // takeCores adds free cores to out until nothing is left to take, only those
 // that begin in within unless that is nil, and returns what is still missing.
-func takeCores(node *state.Node, out, within spec.Bitset, step int, left int64) int64 {
+func takeCores(node *state.Node, set, within spec.Bitset, step int, left int64) int64 {
 	for core := 0; core+step <= int(node.Spec.TopCPU()) && left > 0; core += step {
-		if (within != nil && !within.Has(core)) || out.Has(core) || !coreFree(node, core, step) {
+		if (within != nil && !within.Has(core)) || set.Has(core) || !coreFree(node, core, step) {
 			continue
 		}
 		for k := core; k < core+step; k++ {
-			out[k>>6] |= 1 << (k & 63)
+			set[k>>6] |= 1 << (k & 63)
 		}
 		left -= int64(step)
 	}
@@ -214,7 +227,7 @@ func shareCPUs(node *state.Node, want int64, prefer spec.Bitset, demand *Demand)
 	if demand.Cores {
 		step = int(max(node.Spec.ThreadsPerCore, 1))
 	}
-	out := make(spec.Bitset, (node.Spec.TopCPU()+63)/64)
+	set := make(spec.Bitset, (node.Spec.TopCPU()+63)/64)
 	for jobs := 0; jobs < int(demand.Share) && want > 0; jobs++ {
 		for _, near := range [...]bool{true, false} {
 			for core := 0; core+step <= int(node.Spec.TopCPU()) && want > 0; core += step {
@@ -222,12 +235,12 @@ func shareCPUs(node *state.Node, want int64, prefer spec.Bitset, demand *Demand)
 				for k := core; k < core+step; k++ {
 					most = max(most, node.Sharers(k))
 				}
-				if most != jobs || prefer.Has(core) != near || out.Has(core) ||
+				if most != jobs || prefer.Has(core) != near || set.Has(core) ||
 					!isShareable(node, core, step) {
 					continue
 				}
 				for k := core; k < core+step; k++ {
-					out[k>>6] |= 1 << (k & 63)
+					set[k>>6] |= 1 << (k & 63)
 				}
 				want -= int64(step)
 			}
@@ -236,7 +249,7 @@ func shareCPUs(node *state.Node, want int64, prefer spec.Bitset, demand *Demand)
 	if want > 0 {
 		return nil
 	}
-	return out
+	return set
 }
 
 // isShareable tells a core that no job has for itself.

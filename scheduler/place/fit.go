@@ -13,7 +13,7 @@ type Lack struct {
 
 // amountsFor is what a number of tasks needs of one node in CPUs, memory and
 // GPUs; more is the node's part of --gpus.
-func (d *Demand) amountsFor(shape *Shape, tasks, more int64) (cpus, mem, gpu int64) {
+func (d *Demand) amountsFor(shape *Shape, tasks, more int64) (cpus, memory, gpu int64) {
 	if d.Exclusive {
 		cpus, gpu = shape.CPUs, shape.GPUs
 	} else {
@@ -23,15 +23,15 @@ func (d *Demand) amountsFor(shape *Shape, tasks, more int64) (cpus, mem, gpu int
 	}
 	switch {
 	case d.MemPerNode < 0 && d.Memory:
-		mem = shape.Mem
+		memory = shape.Mem
 	case d.MemPerNode > 0:
-		mem = d.MemPerNode
+		memory = d.MemPerNode
 	case d.MemPerGPU > 0 && gpu > 0:
-		mem = d.MemPerGPU * gpu
+		memory = d.MemPerGPU * gpu
 	case d.MemPerCPU > 0:
-		mem = d.MemPerCPU * cpus
+		memory = d.MemPerCPU * cpus
 	}
-	return cpus, mem, gpu
+	return cpus, memory, gpu
 }
 
 // ofTasks are the CPUs of a number of tasks on one node: those of each, or where
@@ -72,7 +72,7 @@ func (d *Demand) firstLack(shape *Shape, free *Free, tasks int64) Lack {
 	if d.MaxNodes == 1 {
 		solo = countGPUs(d.PerJob)
 	}
-	cpus, mem, gpu := d.amountsFor(shape, tasks, solo)
+	cpus, memory, gpu := d.amountsFor(shape, tasks, solo)
 	asked, most := d.onCores(
 		shape,
 		max(d.ofTasks(tasks), d.MinCPUs),
@@ -92,8 +92,8 @@ func (d *Demand) firstLack(shape *Shape, free *Free, tasks int64) Lack {
 		return Lack{"cpu", most, asked} // an exclusive job is bound by the node's size alone
 	case cpus > shape.CPUs:
 		return Lack{"cpu", shape.CPUs, cpus}
-	case d.Memory && mem > free.Mem:
-		return Lack{"mem", free.Mem, mem}
+	case d.Memory && memory > free.Mem:
+		return Lack{"mem", free.Mem, memory}
 	case d.TmpDisk > shape.Tmp:
 		return Lack{"tmp", shape.Tmp, d.TmpDisk}
 	case gpu > d.gpusFree(shape, free):
@@ -105,9 +105,9 @@ func (d *Demand) firstLack(shape *Shape, free *Free, tasks int64) Lack {
 		}
 	}
 	for _, list := range [...][]spec.Count{d.PerNode, d.PerTask, d.PerJob} {
-		for _, c := range list {
-			if have, want := d.freeAmount(shape, free, c), d.wantedOf(c, tasks); have < want {
-				return Lack{nameOf(c), have, want}
+		for _, count := range list {
+			if have, want := d.freeAmount(shape, free, count), d.wantedOf(count, tasks); have < want {
+				return Lack{nameOf(count), have, want}
 			}
 		}
 	}
@@ -201,8 +201,8 @@ func (d *Demand) freeAmount(shape *Shape, free *Free, count spec.Count) int64 {
 		return free.sumOf(shape, count.Name)
 	}
 	for i := range shape.Kinds {
-		if k := &shape.Kinds[i]; !k.Counts.isLimit() && k.Name == count.Name &&
-			k.Type == count.Type {
+		if kind := &shape.Kinds[i]; !kind.Counts.isLimit() && kind.Name == count.Name &&
+			kind.Type == count.Type {
 			return free.More[i]
 		}
 	}
@@ -295,8 +295,8 @@ func (d *Demand) roomFor(shape *Shape, free *Free, count spec.Count) int64 {
 		return n
 	}
 	for ; n > 0; n-- {
-		if cpus, mem, _ := d.amountsFor(shape, 1, n); d.hasCPUs(shape, free, cpus) &&
-			(!d.Memory || mem <= free.Mem) {
+		if cpus, memory, _ := d.amountsFor(shape, 1, n); d.hasCPUs(shape, free, cpus) &&
+			(!d.Memory || memory <= free.Mem) {
 			break
 		}
 	}
@@ -348,28 +348,28 @@ func (s *Shape) capsCPUs(kind *Kind, demand *Demand) bool {
 
 // ofNode tells whether the CPUs of a demand are counted against the node's: they
 // are not shared, and no reservation has them already.
-func (d *Demand) ofNode(s *Shape) bool { return d.Share == 0 && !s.keepsCores(d.Inside) }
+func (d *Demand) ofNode(shape *Shape) bool { return d.Share == 0 && !shape.keepsCores(d.Inside) }
 
 // Need computes what a node of a shape gives to a number of tasks with its
 // part of the GRES asked for the job as a whole. Untyped requests for a
 // resource in several types are taken from where most is free. It is false if
 // the node cannot give it.
-func (d *Demand) Need(s *Shape, free *Free, tasks int64, part []spec.Count) (Need, bool) {
-	return d.needOf(&Candidate{Shape: s, Free: *free}, tasks, part)
+func (d *Demand) Need(shape *Shape, free *Free, tasks int64, part []spec.Count) (Need, bool) {
+	return d.needOf(&Candidate{Shape: shape, Free: *free}, tasks, part)
 }
 
 func (d *Demand) needOf(cand *Candidate, tasks int64, part []spec.Count) (Need, bool) {
 	shape, free := cand.Shape, &cand.Free
 	gres := append([]spec.Count(nil), d.PerNode...)
-	for _, c := range d.PerTask {
-		c.N *= tasks
-		gres = append(gres, c)
+	for _, count := range d.PerTask {
+		count.N *= tasks
+		gres = append(gres, count)
 	}
 	gres = mergeCounts(append(gres, part...))
 	var need Need
 	if d.Exclusive {
-		for _, c := range gres {
-			if d.freeAmount(shape, free, c) < c.N {
+		for _, count := range gres {
+			if d.freeAmount(shape, free, count) < count.N {
 				return need, false
 			}
 		}
@@ -382,19 +382,19 @@ func (d *Demand) needOf(cand *Candidate, tasks int64, part []spec.Count) (Need, 
 		_, need.Mem, _ = d.amountsFor(shape, tasks, 0)
 		return need, free.Holds(&need.Use)
 	}
-	cpus, mem, gpu := d.amountsFor(shape, tasks, countGPUs(part))
+	cpus, memory, gpu := d.amountsFor(shape, tasks, countGPUs(part))
 	if !d.hasCPUs(shape, free, cpus) {
 		return need, false
 	}
 	need.Use = Free{CPU: cpus, GPU: gpu}
-	need.Mem = mem
+	need.Mem = memory
 	need.CPUs = cpus
 	need.Tenant = &d.Tenant
 	if !d.ofNode(shape) {
 		need.Use.CPU = 0
 	}
 	if d.Memory {
-		need.Use.Mem = mem
+		need.Use.Mem = memory
 	}
 	if len(shape.Kinds) > 0 {
 		need.Use.More = make([]int64, len(shape.Kinds))
@@ -409,8 +409,8 @@ func (d *Demand) needOf(cand *Candidate, tasks int64, part []spec.Count) (Need, 
 		shape.takeGPUs(&need.Use, d.Inside, gpu)
 	}
 	for _, typed := range [...]bool{true, false} {
-		for _, c := range gres {
-			if (c.Type != "") == typed && !need.take(d, cand, c) {
+		for _, count := range gres {
+			if (count.Type != "") == typed && !need.take(d, cand, count) {
 				return need, false
 			}
 		}
@@ -484,21 +484,21 @@ func shared(shape *Shape, count spec.Count) bool {
 
 // wholeGRES is the GRES of an exclusive job: all that the node has.
 func wholeGRES(shape *Shape, asked []spec.Count) []spec.Count {
-	var out []spec.Count
+	var counts []spec.Count
 	if shape.GPUs > 0 && !shape.hasKind("gpu") && !shape.Devices {
-		out = append(out, spec.Count{Name: "gpu", Type: shape.GPUType, N: shape.GPUs})
+		counts = append(counts, spec.Count{Name: "gpu", Type: shape.GPUType, N: shape.GPUs})
 	}
 	for i := range shape.Kinds {
-		if k := &shape.Kinds[i]; k.Counts == CountsGRES && k.N > 0 {
-			out = append(out, spec.Count{Name: k.Name, Type: k.Type, N: k.N})
+		if kind := &shape.Kinds[i]; kind.Counts == CountsGRES && kind.N > 0 {
+			counts = append(counts, spec.Count{Name: kind.Name, Type: kind.Type, N: kind.N})
 		}
 	}
-	for _, c := range asked {
-		if shared(shape, c) {
-			out = append(out, c)
+	for _, count := range asked {
+		if shared(shape, count) {
+			counts = append(counts, count)
 		}
 	}
-	return out
+	return counts
 }
 
 // Loose tells a demand whose use of a node is not known before its free
@@ -546,23 +546,23 @@ func (d *Demand) Fixed(shape *Shape, tasks int64) (need Need, ok, loose bool) {
 
 // mergeCounts adds up entries of the same name and type.
 func mergeCounts(list []spec.Count) []spec.Count {
-	var out []spec.Count
+	var counts []spec.Count
 next:
 	for _, count := range list {
 		if count.N == 0 {
 			continue
 		}
-		for i := range out {
-			if out[i].Name == count.Name && out[i].Type == count.Type {
-				out[i].N += count.N
+		for i := range counts {
+			if counts[i].Name == count.Name && counts[i].Type == count.Type {
+				counts[i].N += count.N
 				continue next
 			}
 		}
-		out = append(out, count)
+		counts = append(counts, count)
 	}
-	return out
+	return counts
 }
 
 // Room is how much of the first GRES that is asked for the job as a whole a
-// node with f free can give.
-func (d *Demand) Room(s *Shape, f *Free) int64 { return d.roomFor(s, f, d.PerJob[0]) }
+// node with free free can give.
+func (d *Demand) Room(shape *Shape, free *Free) int64 { return d.roomFor(shape, free, d.PerJob[0]) }

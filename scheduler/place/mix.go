@@ -69,6 +69,8 @@ type mixKey struct {
 	more          [mixKinds]int64
 }
 
+// mixKinds is how many kinds of GRES a node may have for its loss to be remembered: the key must be
+// of a fixed size to be compared. Nodes with more are computed each time.
 const mixKinds = 12
 
 type mixLoss struct {
@@ -79,14 +81,14 @@ type mixLoss struct {
 // lossOf is what a node is worth less, for others, with one node's part of a
 // demand on it, and which device a part is best taken of.
 func (m *Mix) lossOf(demand *Demand, candidate *Candidate) mixLoss {
-	need, ask := demand.placeAlone(candidate.Shape)
+	need, requested := demand.placeAlone(candidate.Shape)
 	key := mixKey{
 		shape: candidate.Shape,
 		cpu:   candidate.Free.CPU,
 		mem:   candidate.Free.Mem,
 		gpu:   candidate.Free.GPU,
 		need:  need,
-		ask:   ask,
+		ask:   requested,
 		kinds: len(candidate.Free.More),
 	}
 	keep := len(candidate.Free.More) <= mixKinds
@@ -96,7 +98,7 @@ func (m *Mix) lossOf(demand *Demand, candidate *Candidate) mixLoss {
 			return l
 		}
 	}
-	loss := m.workLoss(demand, candidate, &need, ask)
+	loss := m.workLoss(demand, candidate, &need, requested)
 	if keep && len(m.known) < maxKnown {
 		m.known[key] = loss
 	}
@@ -108,30 +110,32 @@ const maxKnown = 1 << 18
 
 // placeAlone is what a demand takes of the one node that it is placed on.
 func (d *Demand) placeAlone(shape *Shape) (Wanted, spec.Count) {
-	cpu, mem, gpu := d.amountsFor(shape, d.Tasks, countGPUs(d.PerJob))
+	cpu, memory, gpu := d.amountsFor(shape, d.Tasks, countGPUs(d.PerJob))
 	if !d.Memory {
-		mem = 0
+		memory = 0
 	}
-	return Wanted{CPU: cpu, Mem: mem, GPUs: gpu}, d.WantsShare()
+	return Wanted{CPU: cpu, Mem: memory, GPUs: gpu}, d.WantsShare()
 }
 
-func (m *Mix) workLoss(demand *Demand, candidate *Candidate, need *Wanted, ask spec.Count) mixLoss {
+func (m *Mix) workLoss(
+	demand *Demand, candidate *Candidate, need *Wanted, requested spec.Count,
+) mixLoss {
 	rest := candidate.Shape.DevicesLeft(&candidate.Free)
 	before := m.nodeValue(candidate.Free.CPU, candidate.Free.Mem, rest)
-	cpu, mem := candidate.Free.CPU-need.CPU, candidate.Free.Mem-need.Mem
-	if ask.N == 0 {
+	cpu, memory := candidate.Free.CPU-need.CPU, candidate.Free.Mem-need.Mem
+	if requested.N == 0 {
 		for i, left := 0, need.GPUs; i < len(rest) && left > 0; i++ {
 			if rest[i] == 1000 {
 				rest[i], left = 0, left-1
 			}
 		}
-		return mixLoss{before - m.nodeValue(cpu, mem, rest), -1}
+		return mixLoss{before - m.nodeValue(cpu, memory, rest), -1}
 	}
 	best := mixLoss{pos: -1}
 	tried := map[int64]bool{}
 	for i := range candidate.Shape.Kinds {
 		kind := &candidate.Shape.Kinds[i]
-		if !candidate.Free.hasPart(candidate.Shape, i, &ask) {
+		if !candidate.Free.hasPart(candidate.Shape, i, &requested) {
 			continue
 		}
 		at := kind.Device
@@ -140,8 +144,8 @@ func (m *Mix) workLoss(demand *Demand, candidate *Candidate, need *Wanted, ask s
 			continue
 		}
 		tried[old] = true
-		rest[at] = (candidate.Free.More[i] - ask.N) * 1000 / kind.N
-		if l := before - m.nodeValue(cpu, mem, rest); best.pos < 0 || l < best.loss {
+		rest[at] = (candidate.Free.More[i] - requested.N) * 1000 / kind.N
+		if l := before - m.nodeValue(cpu, memory, rest); best.pos < 0 || l < best.loss {
 			best = mixLoss{l, int32(at)}
 		}
 		rest[at] = old
@@ -161,8 +165,8 @@ func (shape *Shape) DevicesLeft(free *Free) []int64 {
 	}
 	out := make([]int64, len(shape.Links))
 	for i := range shape.Kinds {
-		if k := &shape.Kinds[i]; k.Counts == CountsDevice {
-			out[k.Device] = max(free.More[i], 0) * 1000 / k.N
+		if kind := &shape.Kinds[i]; kind.Counts == CountsDevice {
+			out[kind.Device] = max(free.More[i], 0) * 1000 / kind.N
 		}
 	}
 	return out
@@ -171,7 +175,7 @@ func (shape *Shape) DevicesLeft(free *Free) []int64 {
 // nodeValue is what a node is worth: of each device what is left, times the eighth
 // root of the part of all requests that fit on it with the node's CPUs and
 // memory.
-func (m *Mix) nodeValue(cpu, mem int64, rest []int64) int64 {
+func (m *Mix) nodeValue(cpu, memory int64, rest []int64) int64 {
 	whole := int64(0)
 	for _, r := range rest {
 		if r == 1000 {
@@ -186,12 +190,12 @@ func (m *Mix) nodeValue(cpu, mem int64, rest []int64) int64 {
 		if r != last {
 			var fits int64
 			for i := range m.kinds {
-				k := &m.kinds[i]
-				if k.CPU > cpu || k.Mem > mem || k.Part > r {
+				wanted := &m.kinds[i]
+				if wanted.CPU > cpu || wanted.Mem > memory || wanted.Part > r {
 					continue
 				}
-				if k.GPUs == 0 || (r == 1000 && k.GPUs <= whole) {
-					fits += k.weightOf()
+				if wanted.GPUs == 0 || (r == 1000 && wanted.GPUs <= whole) {
+					fits += wanted.weightOf()
 				}
 			}
 			last, worth = r, eighthRoot(fits, m.all)

@@ -55,12 +55,12 @@ type Options struct {
 // weight, then one that is up, then least left over. Otherwise nodes of the lowest weight and then
 // those that take most tasks come first, so that few are used; where that
 // order finds none, weight does not count.
-func Pick(demand *Demand, cands []Candidate, opt Options) []Part {
-	if len(opt.OneOf) > 0 {
-		return pickOneOf(demand, cands, opt)
+func Pick(demand *Demand, cands []Candidate, options Options) []Part {
+	if len(options.OneOf) > 0 {
+		return pickOneOf(demand, cands, options)
 	}
-	if opt.Tree != nil && demand.MaxNodes > 1 {
-		if parts := pickBelow(demand, cands, opt); parts != nil {
+	if options.Tree != nil && demand.MaxNodes > 1 {
+		if parts := pickBelow(demand, cands, options); parts != nil {
 			return parts
 		}
 	}
@@ -70,7 +70,7 @@ func Pick(demand *Demand, cands []Candidate, opt Options) []Part {
 	for i := range cands {
 		candidate := &cands[i]
 		candidate.fit, _ = demand.Fits(candidate.Shape, &candidate.Free)
-		candidate.must = opt.Must.Has(int(candidate.Node.ID))
+		candidate.must = options.Must.Has(int(candidate.Node.ID))
 		if candidate.fit == 0 {
 			if candidate.must {
 				return nil
@@ -85,74 +85,75 @@ func Pick(demand *Demand, cands []Candidate, opt Options) []Part {
 		}
 		candidate.spared = 0
 		switch {
-		case opt.Mix != nil && demand.MaxNodes == 1:
-			l := opt.Mix.lossOf(demand, candidate)
-			candidate.spared = l.loss
-			if len(candidate.Before) == 0 && l.pos >= 0 {
-				candidate.Before = []int32{l.pos}
+		case options.Mix != nil && demand.MaxNodes == 1:
+			loss := options.Mix.lossOf(demand, candidate)
+			candidate.spared = loss.loss
+			if len(candidate.Before) == 0 && loss.pos >= 0 {
+				candidate.Before = []int32{loss.pos}
 			}
 		case share.N > 0:
 			candidate.spared = candidate.spareAfter(demand, share)
 		}
 		usable = append(usable, *candidate)
 	}
-	if musts < opt.Must.Count() {
+	if musts < options.Must.Count() {
 		return nil
 	}
-	if demand.MaxNodes == 1 && len(opt.Quotas) == 0 {
-		return demand.placeBest(usable, musts, &opt)
+	if demand.MaxNodes == 1 && len(options.Quotas) == 0 {
+		return demand.placeBest(usable, musts, &options)
 	}
-	for _, by := range [...]func(a, b *Candidate) int{byFit(demand, opt), byTasks, byRoom} {
+	for _, by := range [...]func(a, b *Candidate) int{byFit(demand, options), byTasks, byRoom} {
 		slices.SortStableFunc(usable, func(a, b Candidate) int { return by(&a, &b) })
-		if parts := demand.layOut(slices.Clone(usable), musts, &opt); parts != nil {
+		if parts := demand.layOut(slices.Clone(usable), musts, &options); parts != nil {
 			return parts
 		}
 	}
-	if len(demand.PerJob) == 0 || len(opt.Quotas) > 0 || opt.Contiguous || opt.Segment > 0 {
+	if len(demand.PerJob) == 0 || len(options.Quotas) > 0 || options.Contiguous ||
+		options.Segment > 0 {
 		return nil // by most tasks is the best there is
 	}
 	if chosen := demand.combineNodes(usable); chosen != nil {
-		return demand.assembleNodes(chosen, musts, &opt)
+		return demand.assembleNodes(chosen, musts, &options)
 	}
 	return nil
 }
 
 // placeBest places a demand of one node on the candidate that comes first of those
 // that can take all of it.
-func (d *Demand) placeBest(candidates []Candidate, musts int, opt *Options) []Part {
-	by, at := byFit(d, *opt), -1
+func (d *Demand) placeBest(candidates []Candidate, musts int, options *Options) []Part {
+	by, at := byFit(d, *options), -1
 	for i := range candidates {
-		c := &candidates[i]
-		isEnough := c.fit >= d.Tasks && (musts == 0 || c.must)
+		candidate := &candidates[i]
+		isEnough := candidate.fit >= d.Tasks && (musts == 0 || candidate.must)
 		if !isEnough || !d.jobGRESFits(candidates[i:i+1]) {
 			continue
 		}
-		if at < 0 || by(c, &candidates[at]) < 0 {
+		if at < 0 || by(candidate, &candidates[at]) < 0 {
 			at = i
 		}
 	}
 	if at < 0 {
 		return nil
 	}
-	return d.layOut([]Candidate{candidates[at]}, musts, opt)
+	return d.layOut([]Candidate{candidates[at]}, musts, options)
 }
 
 // layOut takes candidates in their order, as the options want it.
-func (d *Demand) layOut(candidates []Candidate, musts int, opt *Options) []Part {
-	if len(opt.Quotas) > 0 {
+func (d *Demand) layOut(candidates []Candidate, musts int, options *Options) []Part {
+	if len(options.Quotas) > 0 {
 		var ok bool
-		candidates, musts, ok = favourQuotas(candidates, musts, opt.Quotas)
+		candidates, musts, ok = favourQuotas(candidates, musts, options.Quotas)
 		if !ok {
 			return nil
 		}
 	}
-	if opt.Contiguous {
-		return d.findAdjacent(candidates, musts, opt)
+	if options.Contiguous {
+		return d.findAdjacent(candidates, musts, options)
 	}
-	if opt.Segment > 0 {
-		return d.findSegments(candidates, musts, opt)
+	if options.Segment > 0 {
+		return d.findSegments(candidates, musts, options)
 	}
-	return d.assembleNodes(candidates, musts, opt)
+	return d.assembleNodes(candidates, musts, options)
 }
 
 // maxCombine bounds the table of combine.
@@ -214,7 +215,7 @@ func (d *Demand) combineNodes(candidates []Candidate) []Candidate {
 }
 
 // byFit is the preferred order.
-func byFit(demand *Demand, opt Options) func(a, b *Candidate) int {
+func byFit(demand *Demand, options Options) func(a, b *Candidate) int {
 	single := demand.MinNodes == 1
 	return func(a, b *Candidate) int {
 		if a.must != b.must {
@@ -232,7 +233,7 @@ func byFit(demand *Demand, opt Options) func(a, b *Candidate) int {
 		if !single && a.fit != b.fit {
 			return cmp.Compare(b.fit, a.fit)
 		}
-		return demand.Compare(a, b, opt.LLN)
+		return demand.Compare(a, b, options.LLN)
 	}
 }
 
@@ -285,7 +286,7 @@ func (d *Demand) Compare(a, b *Candidate, lln bool) int {
 
 // assembleNodes takes nodes in order until tasks, node count and per-job GRES are
 // satisfied, then spreads the tasks: every node at least one.
-func (d *Demand) assembleNodes(candidates []Candidate, musts int, opt *Options) []Part {
+func (d *Demand) assembleNodes(candidates []Candidate, musts int, options *Options) []Part {
 	limit := min(int(d.MaxNodes), len(candidates))
 	if musts > limit || int64(len(candidates)) < d.MinNodes {
 		return nil
@@ -295,7 +296,7 @@ func (d *Demand) assembleNodes(candidates []Candidate, musts int, opt *Options) 
 	isEnough := func() bool {
 		return int64(n) >= d.MinNodes && fit >= d.Tasks && d.jobGRESFits(candidates[:n])
 	}
-	for n < limit && (opt.Spread || n < musts || !isEnough()) {
+	for n < limit && (options.Spread || n < musts || !isEnough()) {
 		fit += candidates[n].fit
 		n++
 	}
@@ -308,7 +309,7 @@ func (d *Demand) assembleNodes(candidates []Candidate, musts int, opt *Options) 
 		func(a, b Candidate) int { return cmp.Compare(a.Node.ID, b.Node.ID) },
 	)
 	tasks, shares := d.spreadTasks(chosen), d.spreadGRES(chosen)
-	if opt.Spread || d.Exclusive { // a job that has its nodes whole fills none of them first
+	if options.Spread || d.Exclusive { // a job that has its nodes whole fills none of them first
 		tasks = d.spreadEvenly(chosen)
 	}
 	parts := make([]Part, n)

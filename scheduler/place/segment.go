@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// findSegments takes nodes in groups of opt.Segment, each within one block, that
+// findSegments takes nodes in groups of options.Segment, each within one block, that
 // can all take an equal share of the tasks: first
 // the groups that nodes which have to be part of it need, then those of the
 // blocks that the rest fits best, so that few blocks are touched. Candidates
 // are in the preferred order.
-func (d *Demand) findSegments(candidates []Candidate, musts int, opt *Options) []Part {
-	size := int(opt.Segment)
+func (d *Demand) findSegments(candidates []Candidate, musts int, options *Options) []Part {
+	size := int(options.Segment)
 	groups := int(d.MinNodes) / size
 	if int(d.MinNodes)%size != 0 || d.MinNodes != d.MaxNodes {
 		return nil
@@ -20,7 +20,7 @@ func (d *Demand) findSegments(candidates []Candidate, musts int, opt *Options) [
 	byBlock := map[int32][]Candidate{}
 	var order []int32
 	for i := range candidates {
-		b := opt.BlockOf[candidates[i].Node.ID]
+		b := options.BlockOf[candidates[i].Node.ID]
 		if b < 0 || candidates[i].fit < share {
 			continue
 		}
@@ -39,7 +39,7 @@ func (d *Demand) findSegments(candidates []Candidate, musts int, opt *Options) [
 			}
 		}
 		room[b], taken[b] = len(byBlock[b])/size, (must+size-1)/size
-		if opt.ApartSegments {
+		if options.ApartSegments {
 			room[b] = min(room[b], 1)
 		}
 		if taken[b] > room[b] {
@@ -80,7 +80,7 @@ func (d *Demand) findSegments(candidates []Candidate, musts int, opt *Options) [
 	if musts > 0 {
 		return nil // one is in no block, or cannot take its share
 	}
-	return d.assembleNodes(chosen, len(chosen), opt)
+	return d.assembleNodes(chosen, len(chosen), options)
 }
 
 func notMust(candidate Candidate) int {

@@ -49,13 +49,13 @@ const over = spec.ResvOpen | spec.ResvMaint | spec.ResvOverlap | spec.ResvIgnore
 
 // Caps lists the partitions with MaxCPUsPerNode and those that share CPUs, and
 // the reservations of cores.
-func Caps(st *state.State) []Cap {
-	var out []Cap
-	for i := range st.Parts.List {
-		partition := &st.Parts.List[i]
+func Caps(cluster *state.State) []Cap {
+	var caps []Cap
+	for i := range cluster.Parts.List {
+		partition := &cluster.Parts.List[i]
 		if partition.Spec.MaxCPUsPerNode > 0 {
-			out = append(
-				out,
+			caps = append(
+				caps,
 				Cap{
 					Partition: partition.Spec.Name,
 					Nodes:     partition.Nodes,
@@ -64,8 +64,8 @@ func Caps(st *state.State) []Cap {
 			)
 		}
 		if n := partition.Spec.Sharers(spec.Oversubscribe); n > 1 {
-			out = append(
-				out,
+			caps = append(
+				caps,
 				Cap{
 					Partition: partition.Spec.Name,
 					Nodes:     partition.Nodes,
@@ -75,20 +75,20 @@ func Caps(st *state.State) []Cap {
 			)
 		}
 	}
-	for i := range st.Reservations {
-		reservation := &st.Reservations[i]
+	for i := range cluster.Reservations {
+		reservation := &cluster.Reservations[i]
 		if reservation.Cores == nil {
 			continue
 		}
 		c := Cap{Partition: reservation.Name, Resv: reservation, Over: reservation.Flags&over != 0}
 		for _, name := range reservation.Nodes {
-			if id, ok := st.NodeIDs[name]; ok {
+			if id, ok := cluster.NodeIDs[name]; ok {
 				c.Nodes = c.Nodes.Set(int(id))
 			}
 		}
-		out = append(out, c)
+		caps = append(caps, c)
 	}
-	return out
+	return caps
 }
 
 // Shapes finds the shape of nodes; equal ones are one. The zero value has no
@@ -110,17 +110,17 @@ func (s *Shapes) Forget(most int) {
 
 // Of returns a node's shape as it is now: by its inventory.
 func (s *Shapes) Of(node *state.Node) *Shape {
-	b := &s.buf
-	b.measureNode(node)
-	b.countDevices(node.GPUs, node.Shares)
+	shape := &s.buf
+	shape.measureNode(node)
+	shape.countDevices(node.GPUs, node.Shares)
 	return s.internShape(node)
 }
 
 // Configured returns the shape that a node will have once it has registered
 // with all that its configuration declares.
 func (s *Shapes) Configured(node *state.Node) *Shape {
-	b := &s.buf
-	b.measureNode(node)
+	shape := &s.buf
+	shape.measureNode(node)
 	var devices []spec.GPU
 	var shares []spec.DeviceShares
 	if slices.ContainsFunc(
@@ -134,12 +134,12 @@ func (s *Shapes) Configured(node *state.Node) *Shape {
 		shares = node.Spec.SharesOf(devices)
 	}
 	if shares != nil {
-		b.countDevices(devices, shares)
+		shape.countDevices(devices, shares)
 		return s.internShape(node)
 	}
-	for _, g := range node.Spec.GRES {
-		if g.Name == "gpu" {
-			b.countGPU(g.Type, g.N)
+	for _, gres := range node.Spec.GRES {
+		if gres.Name == "gpu" {
+			shape.countGPU(gres.Type, gres.N)
 		}
 	}
 	return s.internShape(node)
@@ -157,14 +157,14 @@ func (b *Shape) measureNode(node *state.Node) {
 		Shared:  b.Shared[:0],
 		Links:   b.Links[:0],
 	}
-	for _, g := range node.Spec.GRES {
-		if g.NoConsume {
-			b.Shared = append(b.Shared, spec.Count{Name: g.Name, Type: g.Type, N: g.N})
+	for _, gres := range node.Spec.GRES {
+		if gres.NoConsume {
+			b.Shared = append(b.Shared, spec.Count{Name: gres.Name, Type: gres.Type, N: gres.N})
 		}
 	}
-	for _, c := range node.GRES {
-		if !spec.Shares(c.Name) { // those are counted by device
-			b.Kinds = append(b.Kinds, Kind{Name: c.Name, Type: c.Type, N: c.N})
+	for _, count := range node.GRES {
+		if !spec.Shares(count.Name) { // those are counted by device
+			b.Kinds = append(b.Kinds, Kind{Name: count.Name, Type: count.Type, N: count.N})
 		}
 	}
 }
@@ -202,10 +202,10 @@ func (b *Shape) countDevices(devices []spec.GPU, shares []spec.DeviceShares) {
 	b.Devices, b.GPUs = true, int64(len(devices))
 	for i := range devices {
 		kind := Kind{Counts: CountsDevice, Type: devices[i].Type, N: 1, Device: i}
-		if s := shares[i]; s.N > 0 {
-			kind.N = s.N
-			kind.Part = s.Name
-			kind.One = s.One
+		if deviceShares := shares[i]; deviceShares.N > 0 {
+			kind.N = deviceShares.N
+			kind.Part = deviceShares.Name
+			kind.One = deviceShares.One
 		}
 		b.Kinds = append(b.Kinds, kind)
 		if kind.One {
@@ -217,9 +217,9 @@ func (b *Shape) countDevices(devices []spec.GPU, shares []spec.DeviceShares) {
 
 func declared(node *spec.NodeSpec) int64 {
 	var sum int64
-	for _, g := range node.GRES {
-		if g.Name == "gpu" {
-			sum += g.N
+	for _, gres := range node.GRES {
+		if gres.Name == "gpu" {
+			sum += gres.N
 		}
 	}
 	return sum
@@ -228,22 +228,22 @@ func declared(node *spec.NodeSpec) int64 {
 // declaredDevices are the devices of a node that has not registered. Of those
 // that are shared by file it is not known which they are: the first ones are.
 func declaredDevices(node *spec.NodeSpec) []spec.GPU {
-	var out []spec.GPU
+	var gpus []spec.GPU
 	for _, gres := range node.GRES {
 		for range gres.N {
-			if gres.Name == "gpu" && len(out) < maxDeclared {
-				out = append(out, spec.GPU{Index: uint32(len(out)), Type: gres.Type})
+			if gres.Name == "gpu" && len(gpus) < maxDeclared {
+				gpus = append(gpus, spec.GPU{Index: uint32(len(gpus)), Type: gres.Type})
 			}
 		}
 	}
 	at := 0
 	for _, gres := range node.GRES {
-		if spec.Shares(gres.Name) && gres.Files != "" && at < len(out) {
-			out[at].Path = gres.Files
+		if spec.Shares(gres.Name) && gres.Files != "" && at < len(gpus) {
+			gpus[at].Path = gres.Files
 			at++
 		}
 	}
-	return out
+	return gpus
 }
 
 // maxDeclared bounds the devices that a node is taken to have before it
@@ -264,8 +264,9 @@ func (b *Shape) Mixed() bool {
 		return true
 	}
 	for i := range b.Kinds {
-		if slices.ContainsFunc(b.Kinds[:i], func(k Kind) bool {
-			return !k.Counts.isLimit() && !b.Kinds[i].Counts.isLimit() && k.Name == b.Kinds[i].Name
+		if slices.ContainsFunc(b.Kinds[:i], func(kind Kind) bool {
+			return !kind.Counts.isLimit() && !b.Kinds[i].Counts.isLimit() &&
+				kind.Name == b.Kinds[i].Name
 		}) {
 			return true
 		}
@@ -274,18 +275,18 @@ func (b *Shape) Mixed() bool {
 }
 
 // counterOfCPUs is the counter of the CPUs of a node that a cap leaves.
-func (c *Cap) counterOfCPUs(b *Shape, node string) Kind {
+func (c *Cap) counterOfCPUs(shape *Shape, node string) Kind {
 	kind := Kind{Counts: CountsPartitionCPUs, Name: c.Partition, N: c.CPUs}
 	switch {
 	case c.Resv != nil && c.Resv.Flags&spec.ResvOpen != 0:
 		kind.Counts = CountsOpenCPUs
-		kind.N = b.CPUs
+		kind.N = shape.CPUs
 	case c.Resv != nil:
 		kind.Counts = CountsReservedCPUs
-		kind.N = c.Resv.CoresOf(node) * b.Threads
+		kind.N = c.Resv.CoresOf(node) * shape.Threads
 	case c.Share > 0:
 		kind.Counts = CountsSharedCPUs
-		kind.N = b.CPUs * c.Share
+		kind.N = shape.CPUs * c.Share
 		if c.CPUs > 0 {
 			kind.N = min(kind.N, c.CPUs*c.Share)
 		}
@@ -294,9 +295,9 @@ func (c *Cap) counterOfCPUs(b *Shape, node string) Kind {
 }
 
 // counterOfGPUs is the counter of the GPUs of a node that a reservation keeps.
-func (c *Cap) counterOfGPUs(b *Shape, node string) Kind {
+func (c *Cap) counterOfGPUs(shape *Shape, node string) Kind {
 	if c.Resv.Flags&spec.ResvOpen != 0 {
-		return Kind{Counts: CountsOpenGPUs, Name: c.Partition, N: b.GPUs}
+		return Kind{Counts: CountsOpenGPUs, Name: c.Partition, N: shape.GPUs}
 	}
 	return Kind{Counts: CountsReservedGPUs, Name: c.Partition, N: c.Resv.GPUsOf(node)}
 }
@@ -416,13 +417,13 @@ func (b *Shape) Now(node *state.Node) Free {
 }
 
 // NowIn is Now with the CPUs that the jobs of capped partitions hold.
-func (b *Shape) NowIn(st *state.State, node *state.Node) Free {
+func (b *Shape) NowIn(cluster *state.State, node *state.Node) Free {
 	free := b.Now(node)
 	if !slices.ContainsFunc(b.Kinds, func(k Kind) bool { return k.Counts.isLimit() }) {
 		return free
 	}
 	for _, uid := range node.Jobs {
-		job := st.Job(uid)
+		job := cluster.Job(uid)
 		i := job.Alloc.Index(node.ID)
 		if i < 0 || job.Done.Has(i) {
 			continue
@@ -466,15 +467,15 @@ func (b *Shape) Held(node *state.Node, alloc *spec.NodeAlloc, of *spec.Allocatio
 		case kind.Counts == CountsDeviceParts:
 			free.More[i] = partOf(alloc, node.GPUs[kind.Device].UUID)
 		case kind.Name == "gpu":
-			for _, g := range alloc.GPUs {
-				if g.Type == kind.Type {
+			for _, gpu := range alloc.GPUs {
+				if gpu.Type == kind.Type {
 					free.More[i]++
 				}
 			}
 		default:
-			for _, c := range alloc.GRES {
-				if c.Name == kind.Name && c.Type == kind.Type {
-					free.More[i] += c.N
+			for _, count := range alloc.GRES {
+				if count.Name == kind.Name && count.Type == kind.Type {
+					free.More[i] += count.N
 				}
 			}
 		}
@@ -541,7 +542,9 @@ func (b *Shape) countsAgainst(kind *Kind, allocation *spec.Allocation) bool {
 
 // Inside tells whether an allocation is of the cores of a reservation that keeps
 // cores of the node: it counts against these, and not against the node's CPUs.
-func (b *Shape) Inside(a *spec.Allocation) bool { return b.keepsCores(a.Reservation) }
+func (b *Shape) Inside(allocation *spec.Allocation) bool {
+	return b.keepsCores(allocation.Reservation)
+}
 
 // keepsCores tells whether a reservation keeps cores of the node.
 func (b *Shape) keepsCores(resv string) bool {
@@ -575,9 +578,9 @@ func (b *Shape) GPUsInside(of *spec.Allocation, alloc *spec.NodeAlloc) int64 {
 
 // TakeGPUs counts GPUs that a job of a reservation holds of those it keeps, and
 // those of a job in none where it has them from what is left to all.
-func (b *Shape) TakeGPUs(f *Free, of *spec.Allocation, a *spec.NodeAlloc) {
-	if len(a.GPUs) > 0 {
-		b.takeGPUs(f, of.Reservation, -int64(len(a.GPUs)))
+func (b *Shape) TakeGPUs(free *Free, of *spec.Allocation, allocation *spec.NodeAlloc) {
+	if len(allocation.GPUs) > 0 {
+		b.takeGPUs(free, of.Reservation, -int64(len(allocation.GPUs)))
 	}
 }
 
@@ -586,8 +589,8 @@ func (b *Shape) TakeGPUs(f *Free, of *spec.Allocation, a *spec.NodeAlloc) {
 func (b *Shape) takeGPUs(free *Free, resv string, n int64) {
 	own := b.resvGPUs(resv)
 	for i := range b.Kinds {
-		if k := &b.Kinds[i]; k.Counts.gpusOfReservation() &&
-			(i == own || own < 0 && k.Counts.isOpen()) {
+		if kind := &b.Kinds[i]; kind.Counts.gpusOfReservation() &&
+			(i == own || own < 0 && kind.Counts.isOpen()) {
 			free.More[i] += n
 		}
 	}

@@ -24,9 +24,9 @@ type DeviceUse struct {
 // WantsShare is the sharing resource that is asked for, or the zero value.
 func (d *Demand) WantsShare() spec.Count {
 	for _, list := range [...][]spec.Count{d.PerNode, d.PerTask} {
-		for _, c := range list {
-			if spec.Shares(c.Name) {
-				return c
+		for _, count := range list {
+			if spec.Shares(count.Name) {
+				return count
 			}
 		}
 	}
@@ -59,26 +59,27 @@ func (f *Free) freeDevices(shape *Shape, count spec.Count) int64 {
 
 // hasPart tells whether the device that a kind counts has a free part such as count
 // asks for.
-func (f *Free) hasPart(s *Shape, at int, count *spec.Count) bool {
-	kind := &s.Kinds[at]
+func (f *Free) hasPart(shape *Shape, at int, count *spec.Count) bool {
+	kind := &shape.Kinds[at]
 	if kind.Counts != CountsDevice || kind.Part != count.Name {
 		return false
 	}
 	if count.Type != "" && count.Type != kind.Type {
 		return false
 	}
-	return f.More[at] >= count.N && f.isSharable(s, at)
+	return f.More[at] >= count.N && f.isSharable(shape, at)
 }
 
 // isSharable tells whether a part of a device may be given as far as the others
 // matter: only one is shared at a time where the configuration says so.
-func (f *Free) isSharable(s *Shape, at int) bool {
-	if !s.Kinds[at].One {
+func (f *Free) isSharable(shape *Shape, at int) bool {
+	if !shape.Kinds[at].One {
 		return true
 	}
-	for i := range s.Kinds {
-		if k := &s.Kinds[i]; k.Counts == CountsDeviceParts && k.Device != s.Kinds[at].Device &&
-			f.More[i] < k.N {
+	for i := range shape.Kinds {
+		if kind := &shape.Kinds[i]; kind.Counts == CountsDeviceParts &&
+			kind.Device != shape.Kinds[at].Device &&
+			f.More[i] < kind.N {
 			return false
 		}
 	}
@@ -162,9 +163,9 @@ func (n *Need) takeWhole(cand *Candidate, count spec.Count) bool {
 		return false
 	}
 	for _, at := range chosen {
-		k := &shape.Kinds[kinds[at]]
-		n.Use.More[kinds[at]] = k.N
-		n.GRES = mergeCounts(append(n.GRES, spec.Count{Name: "gpu", Type: k.Type, N: 1}))
+		kind := &shape.Kinds[kinds[at]]
+		n.Use.More[kinds[at]] = kind.N
+		n.GRES = mergeCounts(append(n.GRES, spec.Count{Name: "gpu", Type: kind.Type, N: 1}))
 		n.Devices = append(n.Devices, DeviceUse{Pos: at})
 	}
 	return true
@@ -219,17 +220,19 @@ func linkOf(links []int32, to int) int64 {
 
 // allocateDevices gives a need that was settled device by device its devices.
 // It is false if they are no longer free.
-func allocateDevices(na *spec.NodeAlloc, node *state.Node, list []DeviceUse) bool {
+func allocateDevices(allocation *spec.NodeAlloc, node *state.Node, list []DeviceUse) bool {
 	for _, use := range list {
 		if use.Pos >= len(node.GPUs) {
 			return false
 		}
 		gpu := &node.GPUs[use.Pos]
 		if use.N == 0 {
-			if !node.FreeWhole(use.Pos) || hasDevice(na.GPUs, gpu.UUID) {
+			if !node.FreeWhole(use.Pos) || hasDevice(allocation.GPUs, gpu.UUID) {
 				return false
 			}
-			na.GPUs = append(na.GPUs, spec.GPURef{UUID: gpu.UUID, Index: gpu.Index, Type: gpu.Type})
+			allocation.GPUs = append(
+				allocation.GPUs, spec.GPURef{UUID: gpu.UUID, Index: gpu.Index, Type: gpu.Type},
+			)
 			continue
 		}
 		share := spec.GPUShare{
@@ -243,7 +246,7 @@ func allocateDevices(na *spec.NodeAlloc, node *state.Node, list []DeviceUse) boo
 		if !node.TakesShare(&share) {
 			return false
 		}
-		na.Shares = append(na.Shares, share)
+		allocation.Shares = append(allocation.Shares, share)
 	}
 	return true
 }
@@ -258,14 +261,14 @@ func (c *Candidate) idleGPUs() int64 {
 
 // spareAfter is what would be left, in thousandths, of the device that a part is
 // taken of: the less, the better it fits.
-func (c *Candidate) spareAfter(demand *Demand, ask spec.Count) int64 {
+func (c *Candidate) spareAfter(demand *Demand, requested spec.Count) int64 {
 	best := int64(-1)
 	for i := range c.Shape.Kinds {
 		kind := &c.Shape.Kinds[i]
-		if !c.Free.hasPart(c.Shape, i, &ask) {
+		if !c.Free.hasPart(c.Shape, i, &requested) {
 			continue
 		}
-		left := (c.Free.More[i] - ask.N) * 1000 / kind.N
+		left := (c.Free.More[i] - requested.N) * 1000 / kind.N
 		if best < 0 || (left < best) != demand.Emptiest {
 			best = left
 		}

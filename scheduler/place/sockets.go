@@ -24,7 +24,7 @@ func overSockets(node *state.Node, want int64, demand *Demand) spec.Bitset {
 	if demand.Cores {
 		step = int(max(node.Spec.ThreadsPerCore, 1))
 	}
-	out, each := make(spec.Bitset, (node.Spec.TopCPU()+63)/64), perSocket(node)
+	set, each := make(spec.Bitset, (node.Spec.TopCPU()+63)/64), perSocket(node)
 	most := divideUp(demand.PerSocket*demand.CPUsPerTask, int64(step)) * int64(step)
 	for k := int64(0); k < node.Spec.Sockets && want > 0 && each > 0; k++ {
 		var here spec.Bitset
@@ -32,15 +32,15 @@ func overSockets(node *state.Node, want int64, demand *Demand) spec.Bitset {
 			here = here.Set(int(cpu))
 		}
 		quota := min(want, most)
-		want -= quota - max(takeCores(node, out, here, step, quota), 0)
+		want -= quota - max(takeCores(node, set, here, step, quota), 0)
 	}
 	if want > 0 {
-		want = takeCores(node, out, nil, step, want)
+		want = takeCores(node, set, nil, step, want)
 	}
 	if want > 0 {
 		return nil
 	}
-	return out
+	return set
 }
 
 // nearSockets picks GPUs such that each of as many sockets as are needed has so
@@ -100,11 +100,11 @@ func ForTasks(node *state.Node, cpus spec.Bitset, jobSpec *spec.JobSpec) spec.Bi
 	if spare == 0 {
 		return cpus
 	}
-	out := cpus.Clone()
+	set := cpus.Clone()
 	for cpu := node.Spec.TopCPU() - 1; cpu >= 0 && spare > 0; cpu-- {
 		if !node.Spec.Reserved.Has(int(cpu)) {
-			out, spare = out.Clear(int(cpu)), spare-1
+			set, spare = set.Clear(int(cpu)), spare-1
 		}
 	}
-	return out
+	return set
 }

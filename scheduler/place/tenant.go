@@ -29,7 +29,7 @@ func (a *Tenant) With(b *Tenant) bool {
 // TenantIn is the tenant that a job is in a partition, and how many jobs may be
 // on each of its CPUs; 0 = it has them for itself.
 func TenantIn(
-	cfg *spec.Config,
+	config *spec.Config,
 	part *spec.PartitionSpec,
 	job *spec.JobSpec,
 ) (tenant Tenant, share int64) {
@@ -38,7 +38,7 @@ func TenantIn(
 	if want == spec.ExclusiveUser || part.ExclusiveUser {
 		tenant.Apart |= spec.ApartUser
 	}
-	if mcs := cfg.Labels(); job.MCSLabel != "" && !mcs.Never &&
+	if mcs := config.Labels(); job.MCSLabel != "" && !mcs.Never &&
 		(mcs.Always || want == spec.ExclusiveMCS) {
 		tenant.Apart |= spec.ApartMCS
 	}
@@ -47,7 +47,7 @@ func TenantIn(
 	}
 	if n := part.Sharers(want); n > 1 && job.Size.CoreSpec+job.Size.ThreadSpec == 0 &&
 		!job.Queue.Reboot &&
-		cfg.Sched.Turns(part) == 0 {
+		config.Sched.Turns(part) == 0 {
 		tenant.Class, share = part.Name, int64(n)
 	}
 	return tenant, share
@@ -65,16 +65,16 @@ func TenantOf(job *state.Job) Tenant {
 // Neighbours are the nodes on which a job that keeps a whole block for itself
 // meets others: by node id those of its block, nil for a node in none. One that is
 // in blocks of several topologies meets those of all of them.
-func Neighbours(st *state.State) [][]spec.NodeID {
-	if !st.Config.HasBlocks() {
+func Neighbours(cluster *state.State) [][]spec.NodeID {
+	if !cluster.Config.HasBlocks() {
 		return nil
 	}
-	out := make([][]spec.NodeID, len(st.NodeIDs))
+	out := make([][]spec.NodeID, len(cluster.NodeIDs))
 	add := func(blocks []spec.Block) {
 		for i := range blocks {
 			var ids []spec.NodeID
 			for _, name := range blocks[i].Nodes {
-				if id, ok := st.NodeIDs[name]; ok {
+				if id, ok := cluster.NodeIDs[name]; ok {
 					ids = append(ids, id)
 				}
 			}
@@ -89,21 +89,23 @@ func Neighbours(st *state.State) [][]spec.NodeID {
 			}
 		}
 	}
-	add(st.Config.Blocks)
-	for i := range st.Config.Topologies {
-		add(st.Config.Topologies[i].Blocks)
+	add(cluster.Config.Blocks)
+	for i := range cluster.Config.Topologies {
+		add(cluster.Config.Topologies[i].Blocks)
 	}
 	return out
 }
 
 // Welcome tells whether a job may be on a node beside those that are there
 // now, and in its block beside those that are in the block.
-func Welcome(st *state.State, node *state.Node, tenant *Tenant, neighbours [][]spec.NodeID) bool {
+func Welcome(
+	cluster *state.State, node *state.Node, tenant *Tenant, neighbours [][]spec.NodeID,
+) bool {
 	if tenant.Apart != 0 && len(node.Holds) > 0 {
 		return false // what another scheduler runs there is nobody's job
 	}
 	for _, uid := range node.Jobs {
-		if o := TenantOf(st.Job(uid)); !tenant.With(&o) {
+		if o := TenantOf(cluster.Job(uid)); !tenant.With(&o) {
 			return false
 		}
 	}
@@ -111,12 +113,12 @@ func Welcome(st *state.State, node *state.Node, tenant *Tenant, neighbours [][]s
 		return true
 	}
 	for _, id := range neighbours[node.ID] {
-		near := st.NodeByID(id)
+		near := cluster.NodeByID(id)
 		if near == nil || near.ID == node.ID {
 			continue
 		}
 		for _, uid := range near.Jobs {
-			if (tenant.Apart|st.Job(uid).Alloc.Apart)&spec.ApartTopo != 0 {
+			if (tenant.Apart|cluster.Job(uid).Alloc.Apart)&spec.ApartTopo != 0 {
 				return false
 			}
 		}

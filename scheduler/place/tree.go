@@ -94,9 +94,9 @@ func (t *Tree) Shares(s *Switch, counts []int, want int) (leaves []int32, of []i
 }
 
 // pickBelow is Pick below one switch after the other, the lowest first.
-func pickBelow(demand *Demand, cands []Candidate, opt Options) []Part {
-	tree := opt.Tree
-	opt.Tree = nil
+func pickBelow(demand *Demand, cands []Candidate, options Options) []Part {
+	tree := options.Tree
+	options.Tree = nil
 	for i := range tree.Switches {
 		var some []Candidate
 		for k := range cands {
@@ -107,7 +107,7 @@ func pickBelow(demand *Demand, cands []Candidate, opt Options) []Part {
 		if int64(len(some)) < demand.MinNodes {
 			continue
 		}
-		if parts := Pick(demand, some, opt); parts != nil {
+		if parts := Pick(demand, some, options); parts != nil {
 			return parts
 		}
 	}

@@ -57,15 +57,15 @@ func accountKeys() []string {
 // longKeys writes the shortened keys of accounts out, desc and org among them:
 // the keys of what is stored are found by their whole names.
 func longKeys(list []spec.KeyValue) []spec.KeyValue {
-	out := slices.Clone(list)
-	for i := range out {
+	values := slices.Clone(list)
+	for i := range values {
 		for _, whole := range [...]string{"description", "organization"} {
-			if k := plainKey(out[i].Key); len(k) >= 3 && strings.HasPrefix(whole, k) {
-				out[i].Key = whole
+			if k := plainKey(values[i].Key); len(k) >= 3 && strings.HasPrefix(whole, k) {
+				values[i].Key = whole
 			}
 		}
 	}
-	return out
+	return values
 }
 
 func (p *planner) planAccount() error {
@@ -116,9 +116,9 @@ func (p *planner) matchAccounts() []string {
 	}
 	var out []string
 	for i := range p.currentPolicy().Accounts {
-		a := &p.currentPolicy().Accounts[i]
-		if match(a) && (len(names) == 0 || slices.Contains(names, a.Name)) {
-			out = append(out, a.Name)
+		account := &p.currentPolicy().Accounts[i]
+		if match(account) && (len(names) == 0 || slices.Contains(names, account.Name)) {
+			out = append(out, account.Name)
 		}
 	}
 	if !filtered {
@@ -200,8 +200,8 @@ func (p *planner) deleteAccount(name string) error {
 		return badOption("account %q has %s", name, format.Plural(n, "job", "jobs"))
 	}
 	for i := range p.currentPolicy().Accounts {
-		if a := &p.currentPolicy().Accounts[i]; a.Parent == name {
-			return badOption("account %q has a child, %q", name, a.Name)
+		if account := &p.currentPolicy().Accounts[i]; account.Parent == name {
+			return badOption("account %q has a child, %q", name, account.Name)
 		}
 	}
 	for _, user := range slices.Clone(p.currentPolicy().Users) {
@@ -284,9 +284,9 @@ func (p *planner) coordinatedBy(users []string) []string {
 
 // Coordinates tells whether a user may change what is below an account: as a
 // coordinator of it or of one above it.
-func Coordinates(pol *state.Policy, user, account string) bool {
+func Coordinates(policy *state.Policy, user, account string) bool {
 	for depth := 0; account != "" && depth < 64; depth++ {
-		a := pol.FindAccount(account)
+		a := policy.FindAccount(account)
 		if a == nil {
 			return false
 		}
@@ -301,7 +301,7 @@ func Coordinates(pol *state.Policy, user, account string) bool {
 // MayChange tells whether a user who is no operator may make a change: a
 // coordinator may add, modify and delete users in the accounts named, but not
 // make operators of them, and not give them QOS.
-func MayChange(st *state.State, user string, change Change) bool {
+func MayChange(cluster *state.State, user string, change Change) bool {
 	entity := strings.ToLower(change.Entity)
 	if entity != "user" && entity != "association" {
 		return false
@@ -326,6 +326,6 @@ func MayChange(st *state.State, user string, change Change) bool {
 	return len(accounts) > 0 &&
 		!slices.ContainsFunc(
 			accounts,
-			func(a string) bool { return !Coordinates(st.Policy, user, a) },
+			func(a string) bool { return !Coordinates(cluster.Policy, user, a) },
 		)
 }

@@ -23,29 +23,29 @@ const budgetSteps = 50
 // Budgets plans the limits that make accounts keep to their budgets, of which
 // these are all. Such a limit is what the account has used, as its limits
 // count it, and what is left; nothing where nothing is left.
-func Budgets(st *state.State, all []Budget) []event.Event {
-	var out []event.Event
-	for i := range st.Policy.Assocs {
-		assoc := &st.Policy.Assocs[i]
+func Budgets(cluster *state.State, all []Budget) []event.Event {
+	var events []event.Event
+	for i := range cluster.Policy.Assocs {
+		assoc := &cluster.Policy.Assocs[i]
 		if assoc.User != "" {
 			continue
 		}
 		var want spec.Limits
 		if n := slices.IndexFunc(all, func(b Budget) bool { return b.Account == assoc.Account }); n >= 0 {
-			used := st.SpentOf(state.UsageAssoc, 0, assoc.ID)
-			for _, l := range all[n].Left {
-				have, ok := assoc.Budget.Get(l.Name)
-				if l.N <= 0 {
-					l.N = 0
+			used := cluster.SpentOf(state.UsageAssoc, 0, assoc.ID)
+			for _, limit := range all[n].Left {
+				have, ok := assoc.Budget.Get(limit.Name)
+				if limit.N <= 0 {
+					limit.N = 0
 				} else {
-					left := l.N
-					l.N += int64(min(used.Of(l.Name).Hi/60, 1<<53))
-					off := have - l.N
+					left := limit.N
+					limit.N += int64(min(used.Of(limit.Name).Hi/60, 1<<53))
+					off := have - limit.N
 					if ok && have > 0 && max(off, -off) <= left/budgetSteps {
-						l.N = have
+						limit.N = have
 					}
 				}
-				want = append(want, l)
+				want = append(want, limit)
 			}
 			slices.SortFunc(
 				want,
@@ -55,8 +55,8 @@ func Budgets(st *state.State, all []Budget) []event.Event {
 		if !slices.Equal(want, assoc.Budget) {
 			changed := *assoc
 			changed.Budget = want
-			out = append(out, &event.AssociationPut{Association: changed})
+			events = append(events, &event.AssociationPut{Association: changed})
 		}
 	}
-	return out
+	return events
 }

@@ -19,15 +19,15 @@ const dumpHead = `# A cluster's accounts, users and limits, as "sacctmgr dump" w
 // line is one line being written.
 type line struct{ b strings.Builder }
 
-func (l *line) writeQuoted(key, v string) {
-	if v != "" {
-		l.b.WriteString(":" + key + "='" + strings.ReplaceAll(v, "'", "") + "'")
+func (l *line) writeQuoted(key, value string) {
+	if value != "" {
+		l.b.WriteString(":" + key + "='" + strings.ReplaceAll(value, "'", "") + "'")
 	}
 }
 
-func (l *line) writeBare(key, v string) {
-	if v != "" {
-		l.b.WriteString(":" + key + "=" + v)
+func (l *line) writeBare(key, value string) {
+	if value != "" {
+		l.b.WriteString(":" + key + "=" + value)
 	}
 }
 
@@ -37,7 +37,7 @@ func (l *line) writeCount(key string, n *int64) {
 	}
 }
 
-func (l *line) writeLimits(key string, t spec.Limits) { l.writeBare(key, t.String()) }
+func (l *line) writeLimits(key string, limits spec.Limits) { l.writeBare(key, limits.String()) }
 
 func (l *line) writeSpan(key string, d spec.Span) {
 	if d > 0 {
@@ -52,36 +52,37 @@ func formatMillionths(n int64) string {
 }
 
 // Dump writes the whole policy as the file that Load reads.
-func Dump(st *state.State) string {
+func Dump(cluster *state.State) string {
 	var out strings.Builder
 	out.WriteString(dumpHead)
-	pol := st.Policy
-	for i := range pol.QOS {
-		out.WriteString(qosLine(&pol.QOS[i]) + "\n")
+	policy := cluster.Policy
+	for i := range policy.QOS {
+		out.WriteString(qosLine(&policy.QOS[i]) + "\n")
 	}
-	root := pol.FindAssoc("root", "", "")
+	root := policy.FindAssoc("root", "", "")
 	if root == nil {
 		root = &spec.Association{Account: "root"}
 	}
 	head := &line{}
-	head.b.WriteString("Cluster - '" + st.ClusterName + "'")
-	head.writeAssociation(pol, root)
+	head.b.WriteString("Cluster - '" + cluster.ClusterName + "'")
+	head.writeAssociation(policy, root)
 	out.WriteString(head.b.String() + "\n")
-	dumpBelow(&out, pol, "root", 0)
+	dumpBelow(&out, policy, "root", 0)
 	return out.String()
 }
 
 // dumpBelow writes an account's users and accounts, and then what is below
 // each of those.
-func dumpBelow(out *strings.Builder, pol *state.Policy, account string, depth int) {
+func dumpBelow(out *strings.Builder, policy *state.Policy, account string, depth int) {
 	var lines, children []string
-	for _, id := range sortedAssocs(pol) {
-		assoc := pol.Assoc(id)
+	for _, id := range sortedAssocs(policy) {
+		assoc := policy.Assoc(id)
 		switch {
 		case assoc.User != "" && assoc.Account == account:
-			lines = append(lines, userLine(pol, assoc))
-		case assoc.User == "" && assoc.Account != account && assoc.Parent == pol.AccountAssoc(account):
-			lines = append(lines, accountLine(pol, assoc))
+			lines = append(lines, userLine(policy, assoc))
+		case assoc.User == "" && assoc.Account != account &&
+			assoc.Parent == policy.AccountAssoc(account):
+			lines = append(lines, accountLine(policy, assoc))
 			children = append(children, assoc.Account)
 		}
 	}
@@ -90,64 +91,64 @@ func dumpBelow(out *strings.Builder, pol *state.Policy, account string, depth in
 	}
 	for _, c := range children {
 		if depth < 64 {
-			dumpBelow(out, pol, c, depth+1)
+			dumpBelow(out, policy, c, depth+1)
 		}
 	}
 }
 
 // sortedAssocs lists associations, users before accounts, each by number.
-func sortedAssocs(pol *state.Policy) []uint32 {
+func sortedAssocs(policy *state.Policy) []uint32 {
 	var users, accounts []uint32
-	for i := range pol.Assocs {
-		if a := &pol.Assocs[i]; a.User != "" {
-			users = append(users, a.ID)
+	for i := range policy.Assocs {
+		if association := &policy.Assocs[i]; association.User != "" {
+			users = append(users, association.ID)
 		} else {
-			accounts = append(accounts, a.ID)
+			accounts = append(accounts, association.ID)
 		}
 	}
 	return append(users, accounts...)
 }
 
-func accountLine(pol *state.Policy, assoc *spec.Association) string {
+func accountLine(policy *state.Policy, assoc *spec.Association) string {
 	l := &line{}
 	l.b.WriteString("Account - '" + assoc.Account + "'")
-	if acct := pol.FindAccount(assoc.Account); acct != nil {
+	if acct := policy.FindAccount(assoc.Account); acct != nil {
 		l.writeQuoted("Description", acct.Description)
 		l.writeQuoted("Organization", acct.Organization)
 	}
-	l.writeAssociation(pol, assoc)
+	l.writeAssociation(policy, assoc)
 	return l.b.String()
 }
 
-func userLine(pol *state.Policy, assoc *spec.Association) string {
+func userLine(policy *state.Policy, assoc *spec.Association) string {
 	l := &line{}
 	l.b.WriteString("User - '" + assoc.User + "'")
 	l.writeQuoted("Partition", assoc.Partition)
-	if u := pol.FindUser(assoc.User); u != nil {
-		l.writeQuoted("DefaultAccount", u.DefaultAccount)
-		l.writeQuoted("DefaultWCKey", u.DefaultWCKey)
-		l.writeQuoted("AdminLevel", u.AdminLevel)
+	if user := policy.FindUser(assoc.User); user != nil {
+		l.writeQuoted("DefaultAccount", user.DefaultAccount)
+		l.writeQuoted("DefaultWCKey", user.DefaultWCKey)
+		l.writeQuoted("AdminLevel", user.AdminLevel)
 	}
 	var of, keys []string
-	for i := range pol.Accounts {
-		if slices.Contains(pol.Accounts[i].Coordinators, assoc.User) {
-			of = append(of, pol.Accounts[i].Name)
+	for i := range policy.Accounts {
+		if slices.Contains(policy.Accounts[i].Coordinators, assoc.User) {
+			of = append(of, policy.Accounts[i].Name)
 		}
 	}
-	for _, k := range pol.WCKeys {
-		if k.User == assoc.User {
-			keys = append(keys, k.Name)
+	for _, key := range policy.WCKeys {
+		if key.User == assoc.User {
+			keys = append(keys, key.Name)
 		}
 	}
 	l.writeQuoted("Coordinator", strings.Join(of, ","))
 	l.writeQuoted("WCKeys", strings.Join(keys, ","))
-	l.writeAssociation(pol, assoc)
+	l.writeAssociation(policy, assoc)
 	return l.b.String()
 }
 
 // writeAssociation writes the options of an association; a list of QOS as what it adds to
 // the inherited one, where it only adds.
-func (l *line) writeAssociation(pol *state.Policy, assoc *spec.Association) {
+func (l *line) writeAssociation(policy *state.Policy, assoc *spec.Association) {
 	if assoc.SharesParent {
 		l.writeBare("Fairshare", "parent")
 	} else {
@@ -178,7 +179,7 @@ func (l *line) writeAssociation(pol *state.Policy, assoc *spec.Association) {
 	if len(assoc.QOS) == 0 {
 		return
 	}
-	up := inheritedQOS(pol, &spec.Association{Parent: assoc.Parent})
+	up := inheritedQOS(policy, &spec.Association{Parent: assoc.Parent})
 	if assoc.Parent == 0 ||
 		slices.ContainsFunc(up, func(n string) bool { return !slices.Contains(assoc.QOS, n) }) {
 		l.writeQuoted("QOS", strings.Join(assoc.QOS, ","))

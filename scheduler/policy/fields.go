@@ -24,13 +24,13 @@ type option struct {
 	set   setter
 }
 
-func errText(s string) error { return errors.New(s) }
+func errText(text string) error { return errors.New(text) }
 
 // setQOS applies option=value pairs to a QOS; clear says that its use shall
 // be forgotten.
 //
 //muster:table one entry for each option, with its long and short names
-func setQOS(pol *state.Policy, qos *spec.QOS, set []spec.KeyValue) (clear bool, err error) {
+func setQOS(policy *state.Policy, qos *spec.QOS, set []spec.KeyValue) (clear bool, err error) {
 	err = applyOptions("qos", []option{
 		{"description", setText(&qos.Description)},
 		{"flags", setFlags(&qos.Flags)},
@@ -59,7 +59,7 @@ func setQOS(pol *state.Policy, qos *spec.QOS, set []spec.KeyValue) (clear bool, 
 		{"maxwalldurationperjob maxwall maxwallpj", parseSpan(&qos.MaxWall)},
 		{"minpriothreshold minprio minpriothresh", count(&qos.MinPrio)},
 		{"mintresperjob mintres mintrespj", setTRES(&qos.MinTRESPerJob)},
-		{"preempt", setPreempts(pol, qos)},
+		{"preempt", setPreempts(policy, qos)},
 		{"preemptexempttime", parseSpan(&qos.PreemptExempt)},
 		{"preemptmode", preemptMode(&qos.PreemptMode)},
 		{"priority", number32(&qos.Priority)},
@@ -80,19 +80,21 @@ func setQOS(pol *state.Policy, qos *spec.QOS, set []spec.KeyValue) (clear bool, 
 // entities in the same command are skipped.
 //
 //muster:table one entry for each option, with its long and short names
-func setAssoc(pol *state.Policy, assoc *spec.Association, set []spec.KeyValue, skip []string) (clear bool, err error) {
+func setAssoc(
+	policy *state.Policy, assoc *spec.Association, set []spec.KeyValue, skip []string,
+) (clear bool, err error) {
 	err = applyOptions("association", []option{
 		{"comment", setText(&assoc.Comment)},
-		{"defaultqos defqos", defaultQOS(pol, &assoc.DefaultQOS)},
-		{"fairshare shares share", func(v string, mode byte) error {
-			assoc.SharesParent = strings.EqualFold(v, "parent")
+		{"defaultqos defqos", defaultQOS(policy, &assoc.DefaultQOS)},
+		{"fairshare shares share", func(value string, mode byte) error {
+			assoc.SharesParent = strings.EqualFold(value, "parent")
 			if assoc.SharesParent {
 				return nil
 			}
-			if v == "-1" {
-				v = "1"
+			if value == "-1" {
+				value = "1"
 			}
-			return shares(&assoc.Shares)(v, mode)
+			return shares(&assoc.Shares)(value, mode)
 		}},
 		{"grpjobs", count(&assoc.GrpJobs)},
 		{"grpjobsaccrue", count(&assoc.GrpJobsAccrue)},
@@ -112,7 +114,9 @@ func setAssoc(pol *state.Policy, assoc *spec.Association, set []spec.KeyValue, s
 		{"minpriothreshold minprio minpriothresh", count(&assoc.MinPrio)},
 		{"overquotaweight overquota", overQuota(assoc)},
 		{"priority", number32(&assoc.Priority)},
-		{"qoslevel qos", func(v string, mode byte) error { return setQOSList(pol, assoc, v, mode) }},
+		{"qoslevel qos", func(v string, mode byte) error {
+			return setQOSList(policy, assoc, v, mode)
+		}},
 		{"rawusage", rawUsage(&clear)},
 		{"grpcpus grpcpu", tresOf(&assoc.GrpTRES, "cpu")}, {"grpmemory grpmem", tresOf(&assoc.GrpTRES, "mem")}, {"grpnodes grpnode", tresOf(&assoc.GrpTRES, "node")},
 		{"grpcpumins", tresOf(&assoc.GrpTRESMins, "cpu")}, {"grpcpurunmins", tresOf(&assoc.GrpTRESRunMins, "cpu")},
@@ -125,28 +129,28 @@ func setAssoc(pol *state.Policy, assoc *spec.Association, set []spec.KeyValue, s
 // setGuaranteed sets what an account can always have.
 func setGuaranteed(assoc *spec.Association) setter {
 	set := setTRES(&assoc.Guaranteed)
-	return func(v string, mode byte) error {
+	return func(value string, mode byte) error {
 		if assoc.User != "" {
 			return errors.New("what is guaranteed is the account's, not a user's")
 		}
-		return set(v, mode)
+		return set(value, mode)
 	}
 }
 
 // overQuota sets with what weight an account keeps what is not guaranteed to it.
 func overQuota(assoc *spec.Association) setter {
 	set := count(&assoc.OverQuota)
-	return func(v string, mode byte) error {
+	return func(value string, mode byte) error {
 		if assoc.User != "" {
 			return errors.New("the weight is the account's, not a user's")
 		}
-		return set(v, mode)
+		return set(value, mode)
 	}
 }
 
 // badQOS says that a QOS does not exist, in Slurm's words.
-func badQOS(pol *state.Policy, name string) error {
-	list := slices.Clone(pol.QOS)
+func badQOS(policy *state.Policy, name string) error {
+	list := slices.Clone(policy.QOS)
 	slices.SortFunc(list, func(a, b spec.QOS) int { return int(a.ID) - int(b.ID) })
 	names := make([]string, len(list))
 	for i := range list {
@@ -171,36 +175,36 @@ func (e *unknownQOS) Error() string {
 
 // setQOSList changes the allowed QOS; += and -= work on what is inherited
 // when the association has no list of its own.
-func setQOSList(pol *state.Policy, assoc *spec.Association, v string, mode byte) error {
-	if v == "-1" || strings.TrimSpace(v) == "" {
+func setQOSList(policy *state.Policy, assoc *spec.Association, value string, mode byte) error {
+	if value == "-1" || strings.TrimSpace(value) == "" {
 		assoc.QOS = nil
 		return nil
 	}
 	var add, remove, exact []string
-	for _, n := range strings.Split(v, ",") {
-		n = strings.TrimSpace(n)
-		if n == "" {
+	for _, name := range strings.Split(value, ",") {
+		name = strings.TrimSpace(name)
+		if name == "" {
 			continue
 		}
 		sign := mode
-		if n[0] == '+' || n[0] == '-' {
-			sign, n = n[0], n[1:]
+		if name[0] == '+' || name[0] == '-' {
+			sign, name = name[0], name[1:]
 		}
-		if pol.FindQOS(n) == nil {
-			return badQOS(pol, n)
+		if policy.FindQOS(name) == nil {
+			return badQOS(policy, name)
 		}
 		switch sign {
 		case '+':
-			add = append(add, n)
+			add = append(add, name)
 		case '-':
-			remove = append(remove, n)
+			remove = append(remove, name)
 		default:
-			exact = append(exact, n)
+			exact = append(exact, name)
 		}
 	}
 	base := exact
 	if len(exact) == 0 {
-		base = slices.Clone(inheritedQOS(pol, assoc))
+		base = slices.Clone(inheritedQOS(policy, assoc))
 	}
 	for _, n := range add {
 		if !slices.Contains(base, n) {
@@ -212,11 +216,11 @@ func setQOSList(pol *state.Policy, assoc *spec.Association, v string, mode byte)
 }
 
 // inheritedQOS are the QOS in force for an association.
-func inheritedQOS(pol *state.Policy, assoc *spec.Association) []string {
+func inheritedQOS(policy *state.Policy, assoc *spec.Association) []string {
 	if len(assoc.QOS) > 0 {
 		return assoc.QOS
 	}
-	for _, up := range pol.Chain(assoc.Parent) {
+	for _, up := range policy.Chain(assoc.Parent) {
 		if len(up.QOS) > 0 {
 			return up.QOS
 		}
@@ -310,11 +314,11 @@ func setText(to *string) setter {
 }
 
 func number32(to *uint32) setter {
-	return func(v string, _ byte) error {
-		if v == "-1" {
-			v = "0"
+	return func(value string, _ byte) error {
+		if value == "-1" {
+			value = "0"
 		}
-		n, err := strconv.ParseUint(v, 10, 32)
+		n, err := strconv.ParseUint(value, 10, 32)
 		if err != nil {
 			return errText("not a whole number")
 		}
@@ -362,12 +366,12 @@ func count(to **int64) setter {
 
 // parseSpan reads a wall time; a plain number is minutes, as in Slurm.
 func parseSpan(to *spec.Span) setter {
-	return func(v string, _ byte) error {
-		if v == "-1" {
+	return func(value string, _ byte) error {
+		if value == "-1" {
 			*to = 0
 			return nil
 		}
-		sec, err := format.ParseDuration(v)
+		sec, err := format.ParseDuration(value)
 		switch {
 		case err != nil:
 			return err
@@ -394,8 +398,8 @@ func seconds(to *spec.Span) setter {
 }
 
 // parseDecimal reads 0.5 as 500000 millionths.
-func parseDecimal(v string) (int64, error) {
-	head, frac, _ := strings.Cut(v, ".")
+func parseDecimal(value string) (int64, error) {
+	head, frac, _ := strings.Cut(value, ".")
 	if head == "" {
 		head = "0"
 	}
@@ -410,12 +414,12 @@ func parseDecimal(v string) (int64, error) {
 }
 
 func micros(to *int64) setter {
-	return func(v string, _ byte) error {
-		if v == "-1" {
+	return func(value string, _ byte) error {
+		if value == "-1" {
 			*to = 0
 			return nil
 		}
-		n, err := parseDecimal(v)
+		n, err := parseDecimal(value)
 		*to = n
 		return err
 	}
@@ -423,12 +427,12 @@ func micros(to *int64) setter {
 
 // usageFactor keeps a factor of 0 as negative, since 0 stands for 1.
 func usageFactor(to *int64) setter {
-	return func(v string, _ byte) error {
-		if v == "-1" {
+	return func(value string, _ byte) error {
+		if value == "-1" {
 			*to = 0
 			return nil
 		}
-		n, err := parseDecimal(v)
+		n, err := parseDecimal(value)
 		*to = n
 		if n == 0 {
 			*to = -1
@@ -438,12 +442,12 @@ func usageFactor(to *int64) setter {
 }
 
 func threshold(to **int64) setter {
-	return func(v string, _ byte) error {
-		if v == "-1" {
+	return func(value string, _ byte) error {
+		if value == "-1" {
 			*to = nil
 			return nil
 		}
-		n, err := parseDecimal(v)
+		n, err := parseDecimal(value)
 		*to = &n
 		return err
 	}
@@ -459,15 +463,15 @@ func rawUsage(clear *bool) setter {
 	}
 }
 
-func defaultQOS(pol *state.Policy, to *string) setter {
-	return func(v string, _ byte) error {
-		if v == "-1" {
-			v = ""
+func defaultQOS(policy *state.Policy, to *string) setter {
+	return func(value string, _ byte) error {
+		if value == "-1" {
+			value = ""
 		}
-		if v != "" && pol.FindQOS(v) == nil {
-			return badQOS(pol, v)
+		if value != "" && policy.FindQOS(value) == nil {
+			return badQOS(policy, value)
 		}
-		*to = v
+		*to = value
 		return nil
 	}
 }
@@ -517,13 +521,13 @@ func setFlags(to *[]string) setter {
 	return func(v string, mode byte) error {
 		known := QOSFlags()
 		var names []string
-		for _, n := range strings.Split(v, ",") {
-			if n == "" || n == "-1" {
+		for _, name := range strings.Split(v, ",") {
+			if name == "" || name == "-1" {
 				continue
 			}
-			i := slices.IndexFunc(known, func(k string) bool { return strings.EqualFold(k, n) })
+			i := slices.IndexFunc(known, func(k string) bool { return strings.EqualFold(k, name) })
 			if i < 0 {
-				return fmt.Errorf("flag %q is not known (%s are)", n, strings.Join(known, ", "))
+				return fmt.Errorf("flag %q is not known (%s are)", name, strings.Join(known, ", "))
 			}
 			names = append(names, known[i])
 		}

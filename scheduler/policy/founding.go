@@ -9,7 +9,7 @@ import (
 // with the user root, and, where associations are not enforced, an account for
 // users who have none.
 func Founding(enforced bool) []event.Event {
-	out := []event.Event{
+	events := []event.Event{
 		&event.QOSPut{QOS: spec.QOS{ID: 1, Name: "normal", Description: "Normal QOS default"}},
 		&event.AccountPut{
 			Account: spec.Account{
@@ -40,8 +40,8 @@ func Founding(enforced bool) []event.Event {
 		},
 	}
 	if !enforced {
-		out = append(
-			out,
+		events = append(
+			events,
 			&event.AccountPut{
 				Account: spec.Account{
 					Name:         "default",
@@ -55,5 +55,5 @@ func Founding(enforced bool) []event.Event {
 			},
 		)
 	}
-	return out
+	return events
 }

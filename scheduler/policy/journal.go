@@ -31,8 +31,8 @@ func NewJournal() *Journal {
 }
 
 // Note takes the next event; ok is false if it is no change of the policy.
-func (j *Journal) Note(env *event.Envelope) (transaction Transaction, ok bool) {
-	transaction = Transaction{Seq: env.Seq, At: env.At, Actor: env.Actor.Name}
+func (j *Journal) Note(envelope *event.Envelope) (transaction Transaction, ok bool) {
+	transaction = Transaction{Seq: envelope.Seq, At: envelope.At, Actor: envelope.Actor.Name}
 	if transaction.Actor == "" {
 		transaction.Actor = "muster" // the controller itself
 	}
@@ -47,7 +47,7 @@ func (j *Journal) Note(env *event.Envelope) (transaction Transaction, ok bool) {
 		delete(j.known, noun+key)
 		return "Remove " + noun
 	}
-	switch e := env.Event.(type) {
+	switch e := envelope.Event.(type) {
 	case *event.ClusterCreated:
 		transaction.Action, transaction.Where = verb("Clusters", e.Name), e.Name
 	case *event.QOSPut:
@@ -81,10 +81,15 @@ func (j *Journal) Note(env *event.Envelope) (transaction Transaction, ok bool) {
 		transaction.Info = assocInfo(&e.Association)
 		j.assocs[e.Association.ID] = e.Association
 	case *event.AssociationRemoved:
-		a := j.assocs[e.ID]
+		association := j.assocs[e.ID]
 		transaction.Action = gone("Associations", fmt.Sprint(e.ID))
 		transaction.Where = fmt.Sprintf("id_assoc=%d", e.ID)
-		transaction.Info = fmt.Sprintf("acct='%s', user='%s', partition='%s'", a.Account, a.User, a.Partition)
+		transaction.Info = fmt.Sprintf(
+			"acct='%s', user='%s', partition='%s'",
+			association.Account,
+			association.User,
+			association.Partition,
+		)
 		delete(j.assocs, e.ID)
 	case *event.WCKeyPut:
 		transaction.Action, transaction.Where = verb("WCKeys", fmt.Sprint(e.Key.ID)), e.Key.Name
@@ -92,9 +97,18 @@ func (j *Journal) Note(env *event.Envelope) (transaction Transaction, ok bool) {
 	case *event.WCKeyRemoved:
 		transaction.Action, transaction.Where = gone("WCKeys", fmt.Sprint(e.ID)), fmt.Sprintf("id_wckey=%d", e.ID)
 	case *event.ResourcePut:
-		r := &e.Resource
-		transaction.Action, transaction.Where = verb("Resources", r.Name+"@"+r.Server), r.Name
-		transaction.Info = fmt.Sprintf("server='%s', type='%s', count=%d, allowed=%d, last_consumed=%d", r.Server, r.Type, r.Count, r.Allowed, r.LastConsumed)
+		resource := &e.Resource
+		transaction.Action, transaction.Where = verb(
+			"Resources", resource.Name+"@"+resource.Server,
+		), resource.Name
+		transaction.Info = fmt.Sprintf(
+			"server='%s', type='%s', count=%d, allowed=%d, last_consumed=%d",
+			resource.Server,
+			resource.Type,
+			resource.Count,
+			resource.Allowed,
+			resource.LastConsumed,
+		)
 	case *event.ClusterPut:
 		transaction.Action, transaction.Where = verb("Clusters", e.Name), e.Name
 		transaction.Info = "socket='" + e.Socket + "'"
@@ -120,9 +134,9 @@ func assocInfo(assoc *spec.Association) string {
 	l := &line{}
 	l.writeBare("id_parent", fmt.Sprint(assoc.Parent))
 	l.writeQuoted("qos", strings.Join(assoc.QOS, ","))
-	b := *assoc
-	b.QOS = nil
-	l.writeAssociation(nil, &b)
+	association := *assoc
+	association.QOS = nil
+	l.writeAssociation(nil, &association)
 	return fmt.Sprintf("acct='%s', user='%s', partition='%s'", assoc.Account, assoc.User, assoc.Partition) +
 		", " + optionList("x"+l.b.String())
 }

@@ -36,9 +36,9 @@ type entry struct {
 // changed to what the file says. With clean, users and accounts that the file
 // does not name are removed. A file with a fault anywhere changes nothing, and
 // the refusal names every fault with its line.
-func Load(st *state.State, text string, clean bool) ([]event.Event, []string, error) {
+func Load(cluster *state.State, text string, clean bool) ([]event.Event, []string, error) {
 	l := &loader{
-		p:      newPlanner(st),
+		p:      newPlanner(cluster),
 		parent: "root",
 		seen:   map[string]bool{"root": true, "root/root/": true},
 	}
@@ -180,16 +180,16 @@ func splitQuoted(line string) ([]string, error) {
 
 // withinTime tells whether a colon stands between digits, as in 2-00:00:00:
 // no option begins with a digit.
-func withinTime(s string, i int) bool {
-	digit := func(k int) bool { return k >= 0 && k < len(s) && s[k] >= '0' && s[k] <= '9' }
+func withinTime(text string, i int) bool {
+	digit := func(k int) bool { return k >= 0 && k < len(text) && text[k] >= '0' && text[k] <= '9' }
 	return digit(i-1) && digit(i+1)
 }
 
-func unquote(s string) string {
-	if n := len(s); n >= 2 && (s[0] == '\'' || s[0] == '"') && s[n-1] == s[0] {
-		return s[1 : n-1]
+func unquote(text string) string {
+	if n := len(text); n >= 2 && (text[0] == '\'' || text[0] == '"') && text[n-1] == text[0] {
+		return text[1 : n-1]
 	}
-	return s
+	return text
 }
 
 // loadQOS loads a QOS: first without what it says of others, then that.
@@ -289,8 +289,8 @@ func (l *loader) loadUser(e *entry, line int) error {
 // removeUnnamed removes what the file does not name: users first, then accounts from
 // the leaves up.
 func (l *loader) removeUnnamed() {
-	pol := l.p.currentPolicy()
-	for _, assoc := range slices.Clone(pol.Assocs) {
+	policy := l.p.currentPolicy()
+	for _, assoc := range slices.Clone(policy.Assocs) {
 		if assoc.User == "" || l.seen[assoc.Account+"/"+assoc.User+"/"+assoc.Partition] {
 			continue
 		}

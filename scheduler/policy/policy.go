@@ -47,24 +47,24 @@ type planner struct {
 
 // Plan turns a change into events and the list of what it touches. A refusal
 // is a *spec.Error that names every fault; nothing is half-applied.
-func Plan(st *state.State, change Change) ([]event.Event, []string, error) {
-	p := newPlanner(st)
+func Plan(cluster *state.State, change Change) ([]event.Event, []string, error) {
+	p := newPlanner(cluster)
 	if err := p.planChange(change); err != nil {
 		return nil, nil, err
 	}
 	return p.plannedEvents(), p.names, nil
 }
 
-func newPlanner(st *state.State) *planner {
-	return &planner{t: trial.On(st.Fork(), st.At, event.Actor{}, "policy")}
+func newPlanner(cluster *state.State) *planner {
+	return &planner{t: trial.On(cluster.Fork(), cluster.At, event.Actor{}, "policy")}
 }
 
 func (p *planner) plannedEvents() []event.Event {
-	out := make([]event.Event, len(p.t.Events))
+	events := make([]event.Event, len(p.t.Events))
 	for i := range p.t.Events {
-		out[i] = p.t.Events[i].Event
+		events[i] = p.t.Events[i].Event
 	}
-	return out
+	return events
 }
 
 func (p *planner) currentPolicy() *state.Policy { return p.t.Policy }
@@ -130,19 +130,19 @@ func lastValue(list []spec.KeyValue, keys ...string) (string, bool) {
 	return out, ok
 }
 
-func plainKey(k string) string { return strings.ToLower(strings.TrimRight(k, "+-")) }
+func plainKey(key string) string { return strings.ToLower(strings.TrimRight(key, "+-")) }
 
 // listValue is the value of a key as a list.
 func listValue(list []spec.KeyValue, keys ...string) ([]string, bool) {
-	v, ok := lastValue(list, keys...)
+	value, ok := lastValue(list, keys...)
 	if !ok {
 		return nil, false
 	}
 	var out []string
-	for _, s := range strings.Split(v, ",") {
-		s = strings.TrimSpace(s)
-		if s != "" {
-			out = append(out, s)
+	for _, text := range strings.Split(value, ",") {
+		text = strings.TrimSpace(text)
+		if text != "" {
+			out = append(out, text)
 		}
 	}
 	return out, true
@@ -174,12 +174,13 @@ func (p *planner) checkCluster() error {
 // knownConditions refuses conditions that nothing would be done with.
 func (p *planner) knownConditions(keys ...string) error {
 	for _, kv := range p.c.Where {
-		if k := plainKey(kv.Key); !slices.Contains(keys, k) && k != "cluster" && k != "clusters" {
+		if key := plainKey(kv.Key); !slices.Contains(keys, key) && key != "cluster" &&
+			key != "clusters" {
 			refusal := spec.RefuseUnknown(spec.Unknown{
 				Kind:    "condition",
 				Word:    kv.Key,
 				Of:      withArticle(strings.ToLower(p.c.Entity)),
-				Nearest: spec.Nearest(k, keys),
+				Nearest: spec.Nearest(key, keys),
 			})
 			refusal.Detail += ": " + strings.Join(keys, ", ") + " are known"
 			return refusal
@@ -219,10 +220,10 @@ func (p *planner) matchQOS() ([]string, error) {
 	text, byText := lastValue(p.c.Where, "description")
 	var out []string
 	for i := range p.currentPolicy().QOS {
-		q := &p.currentPolicy().QOS[i]
-		if (!byID || slices.Contains(ids, fmt.Sprint(q.ID))) &&
-			(!byText || strings.EqualFold(q.Description, text)) {
-			out = append(out, q.Name)
+		qos := &p.currentPolicy().QOS[i]
+		if (!byID || slices.Contains(ids, fmt.Sprint(qos.ID))) &&
+			(!byText || strings.EqualFold(qos.Description, text)) {
+			out = append(out, qos.Name)
 		}
 	}
 	return out, nil
@@ -277,20 +278,20 @@ func validShares(qos *spec.QOS) error {
 		return nil
 	}
 	for _, list := range limits.Shares(qos) {
-		for _, l := range *list {
+		for _, limit := range *list {
 			switch {
-			case !limits.IsShare(l.Name):
+			case !limits.IsShare(limit.Name):
 				return badOption(
 					"QOS %s is Relative: of %s there is no whole that a limit could be per cent of",
 					qos.Name,
-					l.Name,
+					limit.Name,
 				)
-			case l.N > 100:
+			case limit.N > 100:
 				return badOption(
 					"QOS %s is Relative: %s=%d is more than 100 per cent",
 					qos.Name,
-					l.Name,
-					l.N,
+					limit.Name,
+					limit.N,
 				)
 			}
 		}
@@ -338,18 +339,21 @@ func (p *planner) takeOut(name string) error {
 // qosUser says what keeps a QOS from being deleted; empty if nothing does. Lists of
 // associations do not, except the last entry of the tree's root: below it, an
 // empty list inherits.
-func qosUser(st *state.State, qos string) string {
-	for i := range st.Policy.Assocs {
-		if a := &st.Policy.Assocs[i]; a.Parent == 0 && slices.Equal(a.QOS, []string{qos}) {
-			return "the association of " + assocName(a) + ", and is its last one"
+func qosUser(cluster *state.State, qos string) string {
+	for i := range cluster.Policy.Assocs {
+		if association := &cluster.Policy.Assocs[i]; association.Parent == 0 &&
+			slices.Equal(association.QOS, []string{qos}) {
+			return "the association of " + assocName(association) + ", and is its last one"
 		}
 	}
-	for i := range st.Parts.List {
-		if st.Parts.List[i].Spec.QOS == qos {
-			return "partition " + st.Parts.List[i].Spec.Name
+	for i := range cluster.Parts.List {
+		if cluster.Parts.List[i].Spec.QOS == qos {
+			return "partition " + cluster.Parts.List[i].Spec.Name
 		}
 	}
-	if n := liveJobs(st, func(j *state.Job) bool { return j.Spec.QOS == qos || slices.Contains(j.Spec.QOSes, qos) }); n > 0 {
+	if n := liveJobs(cluster, func(j *state.Job) bool {
+		return j.Spec.QOS == qos || slices.Contains(j.Spec.QOSes, qos)
+	}); n > 0 {
 		return format.Plural(n, "job", "jobs")
 	}
 	return ""
@@ -362,9 +366,9 @@ func assocName(assoc *spec.Association) string {
 	return "user " + assoc.User + " in account " + assoc.Account
 }
 
-func liveJobs(st *state.State, match func(j *state.Job) bool) int {
+func liveJobs(cluster *state.State, match func(j *state.Job) bool) int {
 	n := 0
-	st.Jobs.Range(func(_ uint64, job *state.Job) bool {
+	cluster.Jobs.Range(func(_ uint64, job *state.Job) bool {
 		if !job.State.Terminal() && match(job) {
 			n++
 		}

@@ -11,21 +11,21 @@ import (
 
 // setPreempts changes the list of QOS whose jobs a QOS may preempt. A list that
 // would let two QOS preempt each other's jobs in turn is refused.
-func setPreempts(pol *state.Policy, qos *spec.QOS) setter {
+func setPreempts(policy *state.Policy, qos *spec.QOS) setter {
 	return func(v string, mode byte) error {
 		var names []string
-		for _, n := range strings.Split(v, ",") {
-			n = strings.TrimSpace(n)
-			if n == "" || n == "-1" {
+		for _, name := range strings.Split(v, ",") {
+			name = strings.TrimSpace(name)
+			if name == "" || name == "-1" {
 				continue
 			}
-			if n[0] == '+' || n[0] == '-' {
-				mode, n = n[0], n[1:]
+			if name[0] == '+' || name[0] == '-' {
+				mode, name = name[0], name[1:]
 			}
-			if pol.FindQOS(n) == nil {
-				return fmt.Errorf("unknown QOS %q", n)
+			if policy.FindQOS(name) == nil {
+				return fmt.Errorf("unknown QOS %q", name)
 			}
-			names = append(names, n)
+			names = append(names, name)
 		}
 		out := slices.Clone(qos.Preempt)
 		switch mode {
@@ -41,7 +41,7 @@ func setPreempts(pol *state.Policy, qos *spec.QOS) setter {
 			out = names
 		}
 		for _, n := range out {
-			if n == qos.Name || preemptsAt(pol, n, qos.Name, map[string]bool{}) {
+			if n == qos.Name || preemptsAt(policy, n, qos.Name, map[string]bool{}) {
 				return spec.Refuse(spec.CodePreemptionLoop, "")
 			}
 		}
@@ -51,15 +51,15 @@ func setPreempts(pol *state.Policy, qos *spec.QOS) setter {
 }
 
 // preemptsAt tells whether a QOS may preempt another, directly or in turn.
-func preemptsAt(pol *state.Policy, from, to string, seen map[string]bool) bool {
-	qos := pol.FindQOS(from)
+func preemptsAt(policy *state.Policy, from, to string, seen map[string]bool) bool {
+	qos := policy.FindQOS(from)
 	if qos == nil || seen[from] {
 		return false
 	}
 	seen[from] = true
 	return slices.ContainsFunc(
 		qos.Preempt,
-		func(n string) bool { return n == to || preemptsAt(pol, n, to, seen) },
+		func(n string) bool { return n == to || preemptsAt(policy, n, to, seen) },
 	)
 }
 
@@ -68,13 +68,13 @@ func preemptsAt(pol *state.Policy, from, to string, seen map[string]bool) bool {
 func preemptMode(to *string) setter {
 	return func(v string, _ byte) error {
 		var words []string
-		for _, w := range strings.Split(strings.ToUpper(v), ",") {
-			switch w = strings.TrimSpace(w); w {
+		for _, word := range strings.Split(strings.ToUpper(v), ",") {
+			switch word = strings.TrimSpace(word); word {
 			case "", "-1", "CLUSTER":
 			case "OFF", "CANCEL", "REQUEUE", "SUSPEND", "GANG", "WITHIN":
-				words = append(words, w)
+				words = append(words, word)
 			default:
-				return fmt.Errorf("unknown mode %q", w)
+				return fmt.Errorf("unknown mode %q", word)
 			}
 		}
 		*to = strings.Join(words, ",")

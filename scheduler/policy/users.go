@@ -105,15 +105,15 @@ func (p *planner) assocsOf(user string) []spec.Association {
 	if byPart && len(parts) == 0 {
 		parts = []string{""}
 	}
-	var out []spec.Association
-	for _, a := range p.currentPolicy().Assocs {
-		inAccount := !byAcct || slices.Contains(accounts, a.Account)
-		inPart := !byPart || slices.Contains(parts, a.Partition)
-		if a.User == user && inAccount && inPart {
-			out = append(out, a)
+	var associations []spec.Association
+	for _, association := range p.currentPolicy().Assocs {
+		inAccount := !byAcct || slices.Contains(accounts, association.Account)
+		inPart := !byPart || slices.Contains(parts, association.Partition)
+		if association.User == user && inAccount && inPart {
+			associations = append(associations, association)
 		}
 	}
-	return out
+	return associations
 }
 
 func (p *planner) addUser(name string) error {
@@ -199,26 +199,26 @@ func (p *planner) addUserTo(name, acct string, all []spec.KeyValue) (int, error)
 }
 
 // setUser applies what is the user's own.
-func setUser(pol *state.Policy, user *spec.User, set []spec.KeyValue) error {
-	if v, ok := lastValue(set, "defaultaccount"); ok {
-		if user.Name != "" && v != "" &&
+func setUser(policy *state.Policy, user *spec.User, set []spec.KeyValue) error {
+	if value, ok := lastValue(set, "defaultaccount"); ok {
+		if user.Name != "" && value != "" &&
 			!slices.ContainsFunc(
-				pol.Assocs,
-				func(a spec.Association) bool { return a.User == user.Name && a.Account == v },
+				policy.Assocs,
+				func(a spec.Association) bool { return a.User == user.Name && a.Account == value },
 			) {
 			return badOption(
 				"user %q has no association with account %q, which shall be the default",
 				user.Name,
-				v,
+				value,
 			)
 		}
-		user.DefaultAccount = v
+		user.DefaultAccount = value
 	}
-	if v, ok := lastValue(set, "defaultwckey"); ok {
-		if v != "" && pol.FindWCKey(v, user.Name) == nil {
-			return badOption("user %q has no wckey %q", user.Name, v)
+	if value, ok := lastValue(set, "defaultwckey"); ok {
+		if value != "" && policy.FindWCKey(value, user.Name) == nil {
+			return badOption("user %q has no wckey %q", user.Name, value)
 		}
-		user.DefaultWCKey = v
+		user.DefaultWCKey = value
 	}
 	v, ok := lastValue(set, "adminlevel", "admin")
 	if !ok {
@@ -318,15 +318,15 @@ func (p *planner) deleteUser(name string) error {
 	}
 	left := false
 	for i := range p.currentPolicy().Assocs {
-		a := &p.currentPolicy().Assocs[i]
-		left = left || (a.User == name && !gone(a.ID))
+		association := &p.currentPolicy().Assocs[i]
+		left = left || (association.User == name && !gone(association.ID))
 	}
 	p.names = append(p.names, name)
 	if !left {
 		return p.dropUser(name)
 	}
-	for _, a := range assocs {
-		if err := p.emitEvent(&event.AssociationRemoved{ID: a.ID}); err != nil {
+	for _, association := range assocs {
+		if err := p.emitEvent(&event.AssociationRemoved{ID: association.ID}); err != nil {
 			return err
 		}
 	}

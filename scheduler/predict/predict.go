@@ -77,10 +77,10 @@ type Prediction struct {
 func (p Prediction) Known() bool { return p.Level != None }
 
 // Run predicts the length of a job with this time limit from its user's past.
-func Run(st *state.State, j *state.Job, limit spec.Span) Prediction {
-	request := state.RequestOf(j)
+func Run(cluster *state.State, job *state.Job, limit spec.Span) Prediction {
+	request := state.RequestOf(job)
 	request.Limit = limit
-	return From(st.RunsOf(j.Spec.UID), request)
+	return From(cluster.RunsOf(job.Spec.UID), request)
 }
 
 // Memo remembers one prediction, for whoever asks the same again before its user has
@@ -92,10 +92,10 @@ type Memo struct {
 }
 
 // Run is Run with a memory.
-func (m *Memo) Run(st *state.State, j *state.Job, limit spec.Span) Prediction {
-	request := state.RequestOf(j)
+func (m *Memo) Run(cluster *state.State, job *state.Job, limit spec.Span) Prediction {
+	request := state.RequestOf(job)
 	request.Limit = limit
-	past := st.RunsOf(j.Spec.UID)
+	past := cluster.RunsOf(job.Spec.UID)
 	if m.made.Length > 0 && request == m.request && sameRuns(past, m.past) {
 		return m.made
 	}

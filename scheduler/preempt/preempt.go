@@ -61,22 +61,22 @@ type run struct {
 // New collects the jobs that can be preempted at all, of those only that ran
 // in an earlier state if one is given. It is nil where there are none, or no
 // preemption.
-func New(st *state.State, now spec.Instant, ran *state.State) *Rules {
-	config := &st.Config.Sched
+func New(cluster *state.State, now spec.Instant, ran *state.State) *Rules {
+	config := &cluster.Config.Sched
 	if noneByRank(config) && !has(config.PreemptMode, "GANG") {
 		return nil
 	}
 	rules := &Rules{
-		st:   st,
+		st:   cluster,
 		now:  now,
 		byQ:  config.PreemptType == "preempt/qos",
-		prio: order.NewRunning(st, now),
+		prio: order.NewRunning(cluster, now),
 	}
-	st.Active.Range(func(uid uint64, _ struct{}) bool {
+	cluster.Active.Range(func(uid uint64, _ struct{}) bool {
 		if ran != nil && !ran.Active.Has(uid) {
 			return true
 		}
-		if x, ok := rules.lookAt(st.Job(spec.JobUID(uid))); ok {
+		if x, ok := rules.lookAt(cluster.Job(spec.JobUID(uid))); ok {
 			rules.runs = append(rules.runs, x)
 		}
 		return true
@@ -100,11 +100,11 @@ func (r *Rules) Since(ran *state.State) *Rules {
 }
 
 // Configured tells that jobs of a higher rank push others out.
-func Configured(c *spec.SchedConfig) bool { return !noneByRank(c) }
+func Configured(config *spec.SchedConfig) bool { return !noneByRank(config) }
 
 // noneByRank tells that no job is preempted for one of a higher rank.
-func noneByRank(c *spec.SchedConfig) bool {
-	return c.PreemptType == "" || c.PreemptType == "preempt/none"
+func noneByRank(config *spec.SchedConfig) bool {
+	return config.PreemptType == "" || config.PreemptType == "preempt/none"
 }
 
 // defaultSlice is SchedulerTimeSlice.
@@ -157,8 +157,8 @@ func (r *Rules) findRank(job *state.Job) run {
 		tier:  1,
 		qos:   r.st.Policy.FindQOS(job.QOS()),
 	}
-	if p := r.st.Parts.Find(job.Alloc.Partition); p != nil {
-		x.part, x.tier = p.Spec, order.Tier(p.Spec)
+	if partition := r.st.Parts.Find(job.Alloc.Partition); partition != nil {
+		x.part, x.tier = partition.Spec, order.Tier(partition.Spec)
 	}
 	exempt := config.PreemptExempt
 	switch {
@@ -192,13 +192,13 @@ func (r *Rules) findRank(job *state.Job) run {
 // Leave is how a job makes room that is not to stand still: it is queued again,
 // or cancelled where it cannot be. Of a heterogeneous job the leader decides,
 // since all of it goes.
-func Leave(st *state.State, job *state.Job) Mode {
+func Leave(cluster *state.State, job *state.Job) Mode {
 	if job.Het.Follows() {
-		if leader := st.Job(job.Het.Leader); leader != nil {
+		if leader := cluster.Job(job.Het.Leader); leader != nil {
 			job = leader
 		}
 	}
-	if job.Spec.Shell || !job.Spec.Queue.Requeue.Or(st.Config.Limits.JobRequeue) {
+	if job.Spec.Shell || !job.Spec.Queue.Requeue.Or(cluster.Config.Limits.JobRequeue) {
 		return Cancel
 	}
 	return Requeue
@@ -253,10 +253,10 @@ func (r *Rules) Any(job *state.Job, part *spec.PartitionSpec) bool {
 	if r == nil {
 		return false
 	}
-	q := r.st.Policy.FindQOS(job.QOS())
+	qos := r.st.Policy.FindQOS(job.QOS())
 	return slices.ContainsFunc(
 		r.runs,
-		func(x run) bool { return r.outranksRun(q, part, &x) || x.takesTurns(part) },
+		func(x run) bool { return r.outranksRun(qos, part, &x) || x.takesTurns(part) },
 	)
 }
 
@@ -279,8 +279,8 @@ func (r *Rules) isCrowded(x *run) bool {
 			return true
 		}
 		for _, uid := range node.Jobs {
-			if j := r.st.Job(uid); j.Auto &&
-				j.Alloc.Nodes[j.Alloc.Index(alloc.ID)].CPUs.Intersects(alloc.CPUs) {
+			if job := r.st.Job(uid); job.Auto &&
+				job.Alloc.Nodes[job.Alloc.Index(alloc.ID)].CPUs.Intersects(alloc.CPUs) {
 				others++
 			}
 		}
@@ -315,7 +315,7 @@ func (r *Rules) Victims(
 	part *spec.PartitionSpec,
 	priority uint32,
 ) ([]Victim, spec.Instant) {
-	var out []Victim
+	var victims []Victim
 	next := spec.FarFuture
 	qos := r.st.Policy.FindQOS(job.QOS())
 	for i := range r.runs {
@@ -325,7 +325,7 @@ func (r *Rules) Victims(
 				next = min(next, x.turn)
 				continue
 			}
-			out = append(out, Victim{UID: x.job.UID, Attempt: x.job.Attempt, Mode: Suspend})
+			victims = append(victims, Victim{UID: x.job.UID, Attempt: x.job.Attempt, Mode: Suspend})
 			continue
 		}
 		within := r.byQ && qos != nil && x.qos != nil && qos.Name == x.qos.Name
@@ -337,32 +337,32 @@ func (r *Rules) Victims(
 			next = min(next, x.from)
 			continue
 		}
-		out = append(
-			out,
+		victims = append(
+			victims,
 			Victim{UID: x.job.UID, Attempt: x.job.Attempt, Mode: x.mode, Grace: x.grace},
 		)
 	}
-	return out, next
+	return victims, next
 }
 
 // Allowed tells whether the rules still name a job as a victim of another.
 func Allowed(
-	st *state.State,
+	cluster *state.State,
 	now spec.Instant,
 	job *state.Job,
 	part *spec.PartitionSpec,
 	priority uint32,
 	v Victim,
 ) bool {
-	victim := st.Job(v.UID)
+	victim := cluster.Job(v.UID)
 	if victim == nil || victim.Attempt != v.Attempt {
 		return false
 	}
 	rules := &Rules{
-		st:   st,
+		st:   cluster,
 		now:  now,
-		byQ:  st.Config.Sched.PreemptType == "preempt/qos",
-		prio: order.NewRunning(st, now),
+		byQ:  cluster.Config.Sched.PreemptType == "preempt/qos",
+		prio: order.NewRunning(cluster, now),
 	}
 	x, ok := rules.lookAt(victim)
 	if !ok {

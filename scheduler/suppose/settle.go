@@ -101,10 +101,10 @@ func endRun(t *trial.Trial, uid spec.JobUID) error {
 }
 
 // decideAs decides a command of a node.
-func decideAs(t *trial.Trial, node string, cmd scheduler.Command) error {
+func decideAs(t *trial.Trial, node string, command scheduler.Command) error {
 	actor := t.Actor
 	defer func() { t.Actor = actor }()
 	t.Actor = event.Actor{Kind: event.ActorNode, Name: node}
-	_, err := scheduler.Decide(t, cmd)
+	_, err := scheduler.Decide(t, command)
 	return err
 }

@@ -98,7 +98,7 @@ func Compare(
 	if err != nil {
 		return nil, fmt.Errorf("plan with the change: %w", err)
 	}
-	out := &Comparison{Truncated: old.truncated || changed.truncated, After: after}
+	comparison := &Comparison{Truncated: old.truncated || changed.truncated, After: after}
 	for _, uid := range bothQueues(old, changed) {
 		job := after.Job(uid)
 		if job == nil {
@@ -107,9 +107,9 @@ func Compare(
 		if !sees(job) {
 			continue
 		}
-		out.addChange(Change{UID: uid, Before: old.known[uid], After: changed.known[uid]})
+		comparison.addChange(Change{UID: uid, Before: old.known[uid], After: changed.known[uid]})
 	}
-	return out, nil
+	return comparison, nil
 }
 
 // addChange counts a job in, and keeps it if its outlook differs.
@@ -142,8 +142,8 @@ type outlooks struct {
 }
 
 // lookOut runs a pass and says what becomes of each job.
-func lookOut(st *state.State, now spec.Instant, kept *view.Plan) (*outlooks, error) {
-	pass, err := scheduler.Pass(st, now, scheduler.PassOptions{Plan: kept})
+func lookOut(cluster *state.State, now spec.Instant, kept *view.Plan) (*outlooks, error) {
+	pass, err := scheduler.Pass(cluster, now, scheduler.PassOptions{Plan: kept})
 	if err != nil {
 		return nil, err
 	}
@@ -152,12 +152,12 @@ func lookOut(st *state.State, now spec.Instant, kept *view.Plan) (*outlooks, err
 		uid := spec.JobUID(key)
 		if _, seen := out.known[uid]; !seen {
 			out.uids = append(out.uids, uid)
-			out.known[uid] = standingOf(st.Job(uid))
+			out.known[uid] = standingOf(cluster.Job(uid))
 		}
 		return true
 	}
-	st.Waiting.Range(note)
-	st.Active.Range(note)
+	cluster.Waiting.Range(note)
+	cluster.Active.Range(note)
 	out.notePlan(pass.Plan)
 	for i := range pass.Starts {
 		out.noteStart(&pass.Starts[i], now)
@@ -167,9 +167,9 @@ func lookOut(st *state.State, now spec.Instant, kept *view.Plan) (*outlooks, err
 		out.known[victim] = Outlook{Standing: Evicted}
 	}
 	for _, r := range pass.Reasons {
-		if o, ok := out.known[r.UID]; ok && o.Standing >= Planned {
-			o.Reason = r.Reason
-			out.known[r.UID] = o
+		if outlook, ok := out.known[r.UID]; ok && outlook.Standing >= Planned {
+			outlook.Reason = r.Reason
+			out.known[r.UID] = outlook
 		}
 	}
 	slices.Sort(out.uids)

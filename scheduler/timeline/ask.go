@@ -35,24 +35,25 @@ type Query struct {
 func (t *Timeline) NewQuery(
 	demand place.Demand,
 	allowed spec.Bitset,
-	opt place.Options,
+	options place.Options,
 	bars Bars,
 ) *Query {
 	query := t.madeAsks.take()
 	*query = Query{
 		Demand:   demand,
 		allowed:  allowed,
-		options:  opt,
+		options:  options,
 		view:     t.viewerFor(bars),
 		from:     t.now,
 		wantsGPU: demand.WantsGPU(),
 	}
-	if len(opt.OneOf) > 0 || opt.Prefer != nil {
+	if len(options.OneOf) > 0 || options.Prefer != nil {
 		return t.chooseSets(query, bars)
 	}
-	if n := opt.Must.Count(); n > 0 && int64(n) == demand.MaxNodes && len(opt.Quotas) == 0 &&
-		!opt.Contiguous {
-		query.allowed, query.options.Must = opt.Must.And(allowed), nil
+	if n := options.Must.Count(); n > 0 && int64(n) == demand.MaxNodes &&
+		len(options.Quotas) == 0 &&
+		!options.Contiguous {
+		query.allowed, query.options.Must = options.Must.And(allowed), nil
 	}
 	query.ids = t.listNodes(query.allowed)
 	loose := t.mixed &&
@@ -61,7 +62,7 @@ func (t *Timeline) NewQuery(
 			func(id int32) bool { return demand.Loose(t.lanes[id].shape) },
 		)
 	loose = loose ||
-		(opt.Mix != nil && demand.MaxNodes == 1) // the choice is not one of an order of nodes
+		(options.Mix != nil && demand.MaxNodes == 1) // the choice is not one of an order of nodes
 	tasks, even := demand.Even()
 	query.even = even && !loose && query.options.Open()
 	if form, each, ok := evenForm(&query.Demand); ok && !loose && query.options.Open() {
@@ -122,9 +123,9 @@ type Hint struct {
 // devicesOn is which devices of a node were promised, by position.
 func (h *Hint) devicesOn(id spec.NodeID) []int32 {
 	var out []int32
-	for _, d := range h.Devices {
-		if d.Node == id {
-			out = append(out, d.Pos)
+	for _, device := range h.Devices {
+		if device.Node == id {
+			out = append(out, device.Pos)
 		}
 	}
 	return out
@@ -183,31 +184,31 @@ func (t *Timeline) chooseNodes(query *Query, at spec.Instant, hint *Hint) []plac
 		}
 		selectLeast(t.ranks, want)
 	}
-	out := make([]spec.NodeID, want)
-	for i := range out {
-		out[i] = spec.NodeID(t.ranks[i].id)
+	ids := make([]spec.NodeID, want)
+	for i := range ids {
+		ids[i] = spec.NodeID(t.ranks[i].id)
 	}
-	slices.Sort(out)
-	return t.partsOn(query, at, out)
+	slices.Sort(ids)
+	return t.partsOn(query, at, ids)
 }
 
 // appendFitting appends the listed nodes that can give it throughout [at, at+limit), in
 // any order.
 func (x *index) appendFitting(
-	out []rank,
+	ranks []rank,
 	ids []int32,
 	at spec.Instant,
 	limit spec.Span,
 ) []rank {
 	if r := x.rankingOf(ids); r != nil {
-		return r.appendFitting(x, out, at, limit)
+		return r.appendFitting(x, ranks, at, limit)
 	}
 	for _, id := range ids {
 		if x.fitsThroughout(id, at, limit) {
-			out = append(out, rank{id: id})
+			ranks = append(ranks, rank{id: id})
 		}
 	}
-	return out
+	return ranks
 }
 
 // rank orders a node among those that can all take a demand.
@@ -308,12 +309,14 @@ func (t *Timeline) partsOn(query *Query, at spec.Instant, ids []spec.NodeID) []p
 
 // evenParts is the even form on nodes in order of their ids.
 func (t *Timeline) evenParts(query *Query, ids []spec.NodeID) []place.Part {
-	out := make([]place.Part, len(ids))
+	parts := make([]place.Part, len(ids))
 	for i, id := range ids {
 		l := t.lanes[id]
-		out[i] = place.Part{Node: l.node, Tasks: query.each, Need: query.form.needOf(l.shape).Need}
+		parts[i] = place.Part{
+			Node: l.node, Tasks: query.each, Need: query.form.needOf(l.shape).Need,
+		}
 	}
-	return out
+	return parts
 }
 
 // Reset drops what earlier questions found out, after a promise was given back.

@@ -58,20 +58,20 @@ func (t *Timeline) viewerFor(bars Bars) *viewer {
 
 // Merge puts windows in order and joins those that touch.
 func Merge(list []Window) []Window {
-	out := slices.Clone(list)
-	slices.SortFunc(out, func(a, b Window) int { return cmp.Compare(a.From, b.From) })
+	windows := slices.Clone(list)
+	slices.SortFunc(windows, func(a, b Window) int { return cmp.Compare(a.From, b.From) })
 	n := 0
-	for _, w := range out {
+	for _, w := range windows {
 		switch {
 		case w.To <= w.From:
-		case n > 0 && w.From <= out[n-1].To:
-			out[n-1].To = max(out[n-1].To, w.To)
+		case n > 0 && w.From <= windows[n-1].To:
+			windows[n-1].To = max(windows[n-1].To, w.To)
 		default:
-			out[n] = w
+			windows[n] = w
 			n++
 		}
 	}
-	return out[:n]
+	return windows[:n]
 }
 
 // isBarred tells whether a window of a node cuts [at, end), and until when the

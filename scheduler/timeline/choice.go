@@ -7,21 +7,21 @@ import (
 // chooseSets makes an ask of those on each of some sets of nodes. What is
 // preferred comes in front, and counts only for a start now.
 func (t *Timeline) chooseSets(query *Query, bars Bars) *Query {
-	opt := query.options
-	sets := opt.OneOf
+	options := query.options
+	sets := options.OneOf
 	if len(sets) == 0 {
 		sets = []spec.Bitset{query.allowed}
 	}
-	prefer := opt.Prefer
-	opt.OneOf, opt.Prefer = nil, nil
+	prefer := options.Prefer
+	options.OneOf, options.Prefer = nil, nil
 	for _, set := range sets {
 		query.oneOf = append(
 			query.oneOf,
-			t.NewQuery(query.Demand, query.allowed.And(set), opt, bars),
+			t.NewQuery(query.Demand, query.allowed.And(set), options, bars),
 		)
 	}
 	if prefer != nil {
-		front := opt
+		front := options
 		for _, set := range sets {
 			front.OneOf = append(front.OneOf, set.And(prefer))
 		}

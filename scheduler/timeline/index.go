@@ -49,14 +49,14 @@ func (t *Timeline) keyOf(demand *place.Demand, tasks int64) key {
 	if len(demand.PerNode)+len(demand.PerTask)+len(demand.PerJob) == 0 {
 		return k
 	}
-	var b strings.Builder
+	var text strings.Builder
 	for i, list := range [...][]spec.Count{demand.PerNode, demand.PerTask, demand.PerJob} {
-		for _, c := range list {
-			b.WriteString(strconv.Itoa(i) + c.Name + ":" + c.Type + ":" +
-				strconv.FormatInt(c.N, 10) + ",")
+		for _, count := range list {
+			text.WriteString(strconv.Itoa(i) + count.Name + ":" + count.Type + ":" +
+				strconv.FormatInt(count.N, 10) + ",")
 		}
 	}
-	k.gres = b.String()
+	k.gres = text.String()
 	return k
 }
 
@@ -458,19 +458,19 @@ func (x *index) withHoles(ids []int32, n int64, within window, limit spec.Span) 
 
 // appendHoles appends the first and the last starts in the spans of a node that end,
 // as far as they lie within a span of time.
-func (x *index) appendHoles(out []window, id int32, within window, limit spec.Span) []window {
+func (x *index) appendHoles(windows []window, id int32, within window, limit spec.Span) []window {
 	if x.hole[id] < limit {
-		return out
+		return windows
 	}
 	for _, w := range x.spans[id] {
 		if w.from >= within.to {
 			break
 		}
 		if s := max(w.from, within.from); w.to.Sub(s) >= limit {
-			out = append(out, window{s, w.to.Add(-limit)})
+			windows = append(windows, window{s, w.to.Add(-limit)})
 		}
 	}
-	return out
+	return windows
 }
 
 // sweepWindows is the first instant at which n of the windows in t.windows are open, or
@@ -503,19 +503,19 @@ func (t *Timeline) sweepWindows(n int64, otherwise spec.Instant) spec.Instant {
 }
 
 // siftDown lets a window sink to its place in a heap by from.
-func siftDown(h []window, i int) {
+func siftDown(windows []window, i int) {
 	for {
 		kid := 2*i + 1
-		if kid >= len(h) {
+		if kid >= len(windows) {
 			return
 		}
-		if kid+1 < len(h) && h[kid+1].from < h[kid].from {
+		if kid+1 < len(windows) && windows[kid+1].from < windows[kid].from {
 			kid++
 		}
-		if h[i].from <= h[kid].from {
+		if windows[i].from <= windows[kid].from {
 			return
 		}
-		h[i], h[kid] = h[kid], h[i]
+		windows[i], windows[kid] = windows[kid], windows[i]
 		i = kid
 	}
 }

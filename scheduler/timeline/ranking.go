@@ -223,6 +223,8 @@ func (e tailEntry) precedesEntry(o tailEntry) bool {
 // a bucket and not the whole list.
 type tailOrder struct{ buckets [][]tailEntry }
 
+// maxBucket bounds what an insertion has to move. A bucket that is full is halved, so that
+// neighbours that come next find room.
 const maxBucket = 128
 
 func (o *tailOrder) fillSorted(entries []tailEntry) {
@@ -238,11 +240,11 @@ func (o *tailOrder) fillSorted(entries []tailEntry) {
 }
 
 // bucketFor is the bucket that an entry is in, or belongs into; there is one.
-func (o *tailOrder) bucketFor(e tailEntry) int {
+func (o *tailOrder) bucketFor(entry tailEntry) int {
 	low, high := 0, len(o.buckets)
 	for low < high {
 		middle := int(uint(low+high) >> 1)
-		if e.precedesEntry(o.buckets[middle][0]) {
+		if entry.precedesEntry(o.buckets[middle][0]) {
 			high = middle
 		} else {
 			low = middle + 1
@@ -252,11 +254,11 @@ func (o *tailOrder) bucketFor(e tailEntry) int {
 }
 
 // placeOf is where in a bucket an entry is, or belongs.
-func placeOf(bucket []tailEntry, e tailEntry) int {
+func placeOf(bucket []tailEntry, entry tailEntry) int {
 	low, high := 0, len(bucket)
 	for low < high {
 		middle := int(uint(low+high) >> 1)
-		if bucket[middle].precedesEntry(e) {
+		if bucket[middle].precedesEntry(entry) {
 			low = middle + 1
 		} else {
 			high = middle
@@ -265,27 +267,27 @@ func placeOf(bucket []tailEntry, e tailEntry) int {
 	return low
 }
 
-func (o *tailOrder) addEntry(e tailEntry) {
+func (o *tailOrder) addEntry(entry tailEntry) {
 	if len(o.buckets) == 0 {
-		o.fillSorted([]tailEntry{e})
+		o.fillSorted([]tailEntry{entry})
 		return
 	}
-	b := o.bucketFor(e)
+	b := o.bucketFor(entry)
 	if len(o.buckets[b]) == maxBucket {
 		upper := append(make([]tailEntry, 0, maxBucket), o.buckets[b][maxBucket/2:]...)
 		o.buckets[b] = o.buckets[b][:maxBucket/2]
 		o.buckets = slices.Insert(o.buckets, b+1, upper)
-		if upper[0].precedesEntry(e) {
+		if upper[0].precedesEntry(entry) {
 			b++
 		}
 	}
-	o.buckets[b] = slices.Insert(o.buckets[b], placeOf(o.buckets[b], e), e)
+	o.buckets[b] = slices.Insert(o.buckets[b], placeOf(o.buckets[b], entry), entry)
 }
 
 // removeEntry removes an entry that is there.
-func (o *tailOrder) removeEntry(e tailEntry) {
-	b := o.bucketFor(e)
-	at := placeOf(o.buckets[b], e)
+func (o *tailOrder) removeEntry(entry tailEntry) {
+	b := o.bucketFor(entry)
+	at := placeOf(o.buckets[b], entry)
 	o.buckets[b] = slices.Delete(o.buckets[b], at, at+1)
 	if len(o.buckets[b]) == 0 {
 		o.buckets = slices.Delete(o.buckets, b, b+1)
@@ -306,11 +308,11 @@ func (o *tailOrder) nthTail(k int64) spec.Instant {
 // eachUntil calls for each entry whose instant is not after a given one, in order.
 func (o *tailOrder) eachUntil(at spec.Instant, call func(tailEntry)) {
 	for _, bucket := range o.buckets {
-		for _, e := range bucket {
-			if e.tail > at {
+		for _, entry := range bucket {
+			if entry.tail > at {
 				return
 			}
-			call(e)
+			call(entry)
 		}
 	}
 }
@@ -354,8 +356,8 @@ func (r *ranking) searchStart(
 	for _, id := range timeline.helpful {
 		timeline.windows = x.appendHoles(timeline.windows, id, within, limit)
 	}
-	r.tails.eachUntil(latest-1, func(e tailEntry) {
-		timeline.windows = append(timeline.windows, window{max(e.tail, from), spec.FarFuture})
+	r.tails.eachUntil(latest-1, func(entry tailEntry) {
+		timeline.windows = append(timeline.windows, window{max(entry.tail, from), spec.FarFuture})
 	})
 	return timeline.sweepWindows(n, latest)
 }
@@ -363,19 +365,19 @@ func (r *ranking) searchStart(
 // appendFitting is index.appendFitting with the nodes in order.
 func (r *ranking) appendFitting(
 	x *index,
-	out []rank,
+	ranks []rank,
 	at spec.Instant,
 	limit spec.Span,
 ) []rank {
-	r.tails.eachUntil(at, func(e tailEntry) { out = append(out, rank{id: e.id}) })
+	r.tails.eachUntil(at, func(e tailEntry) { ranks = append(ranks, rank{id: e.id}) })
 	timeline := x.t
 	timeline.helpful = r.holes.appendHelpful(timeline.helpful[:0], at, limit)
 	for _, id := range timeline.helpful {
 		if x.tail[id] > at && x.fitsThroughout(id, at, limit) {
-			out = append(out, rank{id: id})
+			ranks = append(ranks, rank{id: id})
 		}
 	}
-	return out
+	return ranks
 }
 
 // maxStarts is for how many time limits the nodes of a ranking are kept in order of
@@ -457,19 +459,19 @@ func (o *startOrder) fillHeap(r *ranking, x *index, ids []int32) {
 }
 
 func (o *startOrder) sinkAt(i int) {
-	h := o.heap
+	entries := o.heap
 	for {
 		kid := 2*i + 1
-		if kid >= len(h) {
+		if kid >= len(entries) {
 			return
 		}
-		if kid+1 < len(h) && h[kid+1].at < h[kid].at {
+		if kid+1 < len(entries) && entries[kid+1].at < entries[kid].at {
 			kid++
 		}
-		if h[i].at <= h[kid].at {
+		if entries[i].at <= entries[kid].at {
 			return
 		}
-		h[i], h[kid] = h[kid], h[i]
+		entries[i], entries[kid] = entries[kid], entries[i]
 		i = kid
 	}
 }

@@ -82,15 +82,15 @@ func (t *Timeline) Relieve(at spec.Instant, gone []Gone) {
 // what is promised and relieved there is not so here. Only questions that were
 // made here already can be asked of it, and only by Relieved.
 func (t *Timeline) Sketch() *Timeline {
-	s := *t
-	s.lanes, s.changed = make([]*lane, len(t.lanes)), nil
+	timeline := *t
+	timeline.lanes, timeline.changed = make([]*lane, len(t.lanes)), nil
 	for id, l := range t.lanes {
 		if l != nil {
-			s.lanes[id] = l.copyLane()
-			s.lanes[id].stays = slices.Clone(l.stays)
+			timeline.lanes[id] = l.copyLane()
+			timeline.lanes[id].stays = slices.Clone(l.stays)
 		}
 	}
-	return &s
+	return &timeline
 }
 
 // copyLane is a lane of its own with the same future; who stays is shared.

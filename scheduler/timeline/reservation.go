@@ -24,38 +24,42 @@ func Windows(reservation *spec.Reservation, now spec.Instant) []Window {
 			{From: now.Add(reservation.Ahead), To: spec.FarFuture},
 		} // it moves ahead of every job
 	}
-	var out []Window
+	var windows []Window
 	length := reservation.End.Sub(reservation.Start)
-	for at := reservation.Start; at != spec.FarFuture && len(out) < occurrences; at = reservation.Next(at) {
+	for at := reservation.Start; at != spec.FarFuture &&
+		len(windows) < occurrences; at = reservation.Next(at) {
 		if end := at.Add(length); end > now {
-			out = append(out, Window{From: at, To: end})
+			windows = append(windows, Window{From: at, To: end})
 		}
 	}
-	return out
+	return windows
 }
 
 // ReservationActive tells whether a reservation holds its nodes at an instant.
-func ReservationActive(r *spec.Reservation, now spec.Instant) bool {
-	return !r.Flags.Has(spec.ResvTimeFloat) && r.Start <= now && now < r.End
+func ReservationActive(reservation *spec.Reservation, now spec.Instant) bool {
+	return !reservation.Flags.Has(spec.ResvTimeFloat) && reservation.Start <= now &&
+		now < reservation.End
 }
 
 // ReservedNodes is the set of a reservation's nodes.
-func ReservedNodes(st *state.State, reservation *spec.Reservation) spec.Bitset {
-	var out spec.Bitset
+func ReservedNodes(cluster *state.State, reservation *spec.Reservation) spec.Bitset {
+	var set spec.Bitset
 	for _, name := range reservation.Nodes {
-		if id, ok := st.NodeIDs[name]; ok {
-			out = out.Set(int(id))
+		if id, ok := cluster.NodeIDs[name]; ok {
+			set = set.Set(int(id))
 		}
 	}
-	return out
+	return set
 }
 
 // Admits tells whether a job may use a reservation: its user and its account
 // must both be admitted where both are restricted.
-func Admits(st *state.State, reservation *spec.Reservation, jobSpec *spec.JobSpec) bool {
+func Admits(cluster *state.State, reservation *spec.Reservation, jobSpec *spec.JobSpec) bool {
 	accounts := []string{jobSpec.Account}
-	for a := st.Policy.FindAccount(jobSpec.Account); a != nil && a.Parent != "" && len(accounts) < 64; a = st.Policy.FindAccount(a.Parent) {
-		accounts = append(accounts, a.Parent)
+	for account := cluster.Policy.FindAccount(jobSpec.Account); account != nil &&
+		account.Parent != "" &&
+		len(accounts) < 64; account = cluster.Policy.FindAccount(account.Parent) {
+		accounts = append(accounts, account.Parent)
 	}
 	return spec.Admits(reservation.Users, jobSpec.User) &&
 		spec.Admits(reservation.Accounts, accounts...) &&
@@ -78,25 +82,25 @@ type ReservationView struct {
 // ViewReservations works out the view of a job. Of several reservations that it names the
 // one counts that begins first. A reason means that it cannot use any.
 func ViewReservations(
-	st *state.State,
+	cluster *state.State,
 	jobSpec *spec.JobSpec,
 	now spec.Instant,
 ) (ReservationView, *spec.Reason) {
 	var view ReservationView
-	if len(st.Reservations) == 0 && jobSpec.Place.Reservation == "" {
+	if len(cluster.Reservations) == 0 && jobSpec.Place.Reservation == "" {
 		return view, nil
 	}
-	if r := view.findOwn(st, jobSpec, now); r != nil {
-		return view, r
+	if reason := view.findOwn(cluster, jobSpec, now); reason != nil {
+		return view, reason
 	}
 	var key strings.Builder
-	for i := range st.Reservations {
-		reservation := &st.Reservations[i]
+	for i := range cluster.Reservations {
+		reservation := &cluster.Reservations[i]
 		if reservation == view.Own {
 			continue
 		}
 		if view.Own == nil && reservation.Flags.Has(spec.ResvMagnetic) &&
-			Admits(st, reservation, jobSpec) {
+			Admits(cluster, reservation, jobSpec) {
 			view.noteMagnetic(reservation, now)
 			continue
 		}
@@ -109,7 +113,7 @@ func ViewReservations(
 		}
 		view.Bars.List = append(
 			view.Bars.List,
-			Bar{Nodes: ReservedNodes(st, reservation), Windows: Windows(reservation, now)},
+			Bar{Nodes: ReservedNodes(cluster, reservation), Windows: Windows(reservation, now)},
 		)
 		view.Maint = view.Maint || reservation.Flags.Has(spec.ResvMaint)
 		key.WriteString(reservation.Name + ",")
@@ -142,7 +146,7 @@ func (v *ReservationView) noteMagnetic(reservation *spec.Reservation, now spec.I
 
 // findOwn finds the reservation that a job asked for.
 func (v *ReservationView) findOwn(
-	st *state.State,
+	cluster *state.State,
 	jobSpec *spec.JobSpec,
 	now spec.Instant,
 ) *spec.Reason {
@@ -151,12 +155,13 @@ func (v *ReservationView) findOwn(
 	}
 	first := spec.FarFuture
 	for _, name := range strings.Split(jobSpec.Place.Reservation, ",") {
-		reservation := st.Reservation(name)
-		if reservation == nil || !Admits(st, reservation, jobSpec) {
+		reservation := cluster.Reservation(name)
+		if reservation == nil || !Admits(cluster, reservation, jobSpec) {
 			continue
 		}
-		if w := Windows(reservation, now); len(w) > 0 && (v.Own == nil || w[0].From < first) {
-			v.Own, first = reservation, w[0].From
+		if windows := Windows(reservation, now); len(windows) > 0 &&
+			(v.Own == nil || windows[0].From < first) {
+			v.Own, first = reservation, windows[0].From
 		}
 	}
 	if v.Own == nil {
@@ -164,7 +169,7 @@ func (v *ReservationView) findOwn(
 			jobSpec.Place.Reservation}
 	}
 	if v.Own.Flags&(spec.ResvFlex|spec.ResvAnyNodes|spec.ResvLicenseOnly) == 0 {
-		v.Only = ReservedNodes(st, v.Own)
+		v.Only = ReservedNodes(cluster, v.Own)
 	}
 	return nil
 }
@@ -182,22 +187,25 @@ func (v *ReservationView) Cores() string {
 }
 
 // KeptOn is what a reservation of cores keeps of a node: CPUs, perhaps GPUs.
-func KeptOn(r *spec.Reservation, n *state.Node) place.Free {
-	return place.Free{CPU: r.CoresOf(n.Spec.Name) * max(n.Spec.ThreadsPerCore, 1), GPU: r.GPUsOf(n.Spec.Name)}
+func KeptOn(reservation *spec.Reservation, node *state.Node) place.Free {
+	return place.Free{
+		CPU: reservation.CoresOf(node.Spec.Name) * max(node.Spec.ThreadsPerCore, 1),
+		GPU: reservation.GPUsOf(node.Spec.Name),
+	}
 }
 
 // KeptByOthers is what reservations of cores keep of a node, as it looks now, at some
 // time in [from, to), and which of them keeps the most CPUs. Those do not count that
 // a job's own one, if there is one, does not heed.
 func KeptByOthers(
-	st *state.State,
+	cluster *state.State,
 	node *state.Node,
 	own *spec.Reservation,
 	now, from, to spec.Instant,
 ) (sum place.Free, who string) {
 	most := int64(0)
-	for i := range st.Reservations {
-		reservation := &st.Reservations[i]
+	for i := range cluster.Reservations {
+		reservation := &cluster.Reservations[i]
 		kept := KeptOn(reservation, node)
 		if own != nil && (reservation.Name == own.Name || !own.Heeds(reservation)) {
 			continue
@@ -218,11 +226,11 @@ func KeptByOthers(
 // while they last. Jobs in such a reservation are counted against its own
 // counters, so that what they hold is in it already; those that outlast it are
 // added.
-func KeepReserved(st *state.State, timeline *Timeline, now spec.Instant) {
-	for i := range st.Reservations {
-		reservation := &st.Reservations[i]
+func KeepReserved(cluster *state.State, timeline *Timeline, now spec.Instant) {
+	for i := range cluster.Reservations {
+		reservation := &cluster.Reservations[i]
 		for _, name := range reservation.Nodes {
-			node := st.Node(name)
+			node := cluster.Node(name)
 			if node == nil || !timeline.Usable(node.ID) {
 				continue
 			}
@@ -235,18 +243,18 @@ func KeepReserved(st *state.State, timeline *Timeline, now spec.Instant) {
 
 // outsideWindows is the time between windows, before and after them.
 func outsideWindows(list []Window, now spec.Instant) []Window {
-	var out []Window
+	var windows []Window
 	from := now
 	for _, w := range Merge(list) {
 		if w.From > from {
-			out = append(out, Window{From: from, To: w.From})
+			windows = append(windows, Window{From: from, To: w.From})
 		}
 		from = max(from, w.To)
 	}
 	if from < spec.FarFuture {
-		out = append(out, Window{From: from, To: spec.FarFuture})
+		windows = append(windows, Window{From: from, To: spec.FarFuture})
 	}
-	return out
+	return windows
 }
 
 // Clear tells whether a job may hold a node throughout [from, to).
@@ -254,10 +262,10 @@ func (v *ReservationView) Clear(id spec.NodeID, from, to spec.Instant) bool {
 	if v.Only != nil && !v.Only.Has(int(id)) {
 		return false
 	}
-	return !slices.ContainsFunc(v.Bars.List, func(b Bar) bool {
-		return (b.All || b.Nodes.Has(int(id))) &&
+	return !slices.ContainsFunc(v.Bars.List, func(bar Bar) bool {
+		return (bar.All || bar.Nodes.Has(int(id))) &&
 			slices.ContainsFunc(
-				b.Windows,
+				bar.Windows,
 				func(w Window) bool { return w.From < to && from < w.To },
 			)
 	})
@@ -265,18 +273,44 @@ func (v *ReservationView) Clear(id spec.NodeID, from, to spec.Instant) bool {
 
 // Inside names the reservation that a job runs in which starts now on some
 // nodes: its own, or a magnetic one that has them all.
-func (v *ReservationView) Inside(st *state.State, ids []spec.NodeID, now spec.Instant) string {
+func (v *ReservationView) Inside(cluster *state.State, ids []spec.NodeID, now spec.Instant) string {
 	if v.Own != nil {
 		return v.Own.Name
 	}
-	for _, r := range v.admitted {
-		if set := ReservedNodes(st, r); (r.Cores == nil || r == v.magnetic) &&
-			ReservationActive(r, now) &&
+	for _, reservation := range v.admitted {
+		if set := ReservedNodes(cluster, reservation); (reservation.Cores == nil ||
+			reservation == v.magnetic) &&
+			ReservationActive(reservation, now) &&
 			!slices.ContainsFunc(ids, func(id spec.NodeID) bool { return !set.Has(int(id)) }) {
-			return r.Name
+			return reservation.Name
 		}
 	}
 	return ""
+}
+
+// CapLimit shortens a time limit that reaches past the end of the job's own reservation. The
+// job may start there at any time and ends with the reservation, as under Slurm: it is
+// stopped at its time limit, which everybody sees, and not at a moment that only the
+// reservation knows.
+func (v *ReservationView) CapLimit(limit spec.Span, now spec.Instant) spec.Span {
+	if left, bounded := v.Left(now); bounded {
+		return min(limit, left)
+	}
+	return limit
+}
+
+// Left is how long a job can have of its own reservation, if that bounds it: what is left of
+// it now, or all of it where it is still to come.
+func (v *ReservationView) Left(now spec.Instant) (spec.Span, bool) {
+	if v.Own == nil || v.Own.Flags&(spec.ResvFlex|spec.ResvTimeFloat) != 0 {
+		return 0, false
+	}
+	list := Windows(v.Own, now)
+	if len(list) == 0 {
+		return 0, false
+	}
+	left := list[0].To.Sub(max(now, list[0].From)) / spec.Second * spec.Second
+	return left, left > 0
 }
 
 // Opens is when a job's own reservation begins, if that is still to come.

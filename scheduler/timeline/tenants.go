@@ -95,16 +95,16 @@ func (t *Timeline) strangerWindows(id int32, who *place.Tenant, gone []spec.JobU
 	if !t.apart {
 		return nil
 	}
-	var out []Window
+	var windows []Window
 	if who.Apart != 0 && len(t.lanes[id].node.Holds) > 0 {
-		out = append(
-			out,
+		windows = append(
+			windows,
 			Window{t.now, spec.FarFuture},
 		) // nobody knows when the other scheduler leaves
 	}
 	for _, s := range t.lanes[id].stays {
 		if !who.With(s.tenant) && !slices.Contains(gone, s.uid) {
-			out = append(out, Window{s.from, s.to})
+			windows = append(windows, Window{s.from, s.to})
 		}
 	}
 	if t.near != nil {
@@ -113,41 +113,41 @@ func (t *Timeline) strangerWindows(id int32, who *place.Tenant, gone []spec.JobU
 			case int32(other) == id:
 				continue
 			case !t.Usable(other):
-				out = t.strangersBeyond(out, other, who, gone)
+				windows = t.strangersBeyond(windows, other, who, gone)
 				continue
 			}
 			for _, s := range t.lanes[other].stays {
 				if (who.Apart|s.tenant.Apart)&spec.ApartTopo != 0 && !slices.Contains(gone, s.uid) {
-					out = append(out, Window{s.from, s.to})
+					windows = append(windows, Window{s.from, s.to})
 				}
 			}
 		}
 	}
-	if len(out) > 1 {
-		out = Merge(out)
+	if len(windows) > 1 {
+		windows = Merge(windows)
 	}
-	return out
+	return windows
 }
 
 // strangersBeyond is strangers for a node that the timeline does not have: who runs
 // there is known, if nothing else.
 func (t *Timeline) strangersBeyond(
-	out []Window,
+	windows []Window,
 	id spec.NodeID,
 	who *place.Tenant,
 	gone []spec.JobUID,
 ) []Window {
 	node := t.st.NodeByID(id)
 	if node == nil {
-		return out
+		return windows
 	}
 	for _, uid := range node.Jobs {
-		if j := t.st.Job(uid); (who.Apart|j.Alloc.Apart)&spec.ApartTopo != 0 &&
+		if job := t.st.Job(uid); (who.Apart|job.Alloc.Apart)&spec.ApartTopo != 0 &&
 			!slices.Contains(gone, uid) {
-			out = append(out, Window{t.now, t.expectedEnd(j)})
+			windows = append(windows, Window{t.now, t.expectedEnd(job)})
 		}
 	}
-	return out
+	return windows
 }
 
 // pickyBeyond tells whether a job that keeps its block for itself runs on a node

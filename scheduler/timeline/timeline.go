@@ -93,13 +93,13 @@ type segment struct {
 // It takes the memory of an earlier timeline that nobody uses any more, if one
 // is given.
 func New(
-	st *state.State,
+	cluster *state.State,
 	now spec.Instant,
 	tick spec.Span,
 	nodes spec.Bitset,
 	old *Timeline,
 ) *Timeline {
-	return NewEnding(st, now, tick, nodes, (*state.Job).Deadline, old)
+	return NewEnding(cluster, now, tick, nodes, (*state.Job).Deadline, old)
 }
 
 // Ends says when a running job gives its nodes back.
@@ -107,24 +107,24 @@ type Ends func(job *state.Job) spec.Instant
 
 // NewEnding is New with other ends of the running jobs than their time limits.
 func NewEnding(
-	st *state.State,
+	cluster *state.State,
 	now spec.Instant,
 	tick spec.Span,
 	nodes spec.Bitset,
 	ends Ends,
 	old *Timeline,
 ) *Timeline {
-	size := len(st.NodeIDs)
+	size := len(cluster.NodeIDs)
 	timeline := old.emptyTimeline(size, min(nodes.Count(), size))
-	timeline.st = st
+	timeline.st = cluster
 	timeline.now = now
 	timeline.tick = tick
 	timeline.endOf = ends
 	timeline.ranking = rankingRule{minNodes: minRanked, after: rankedAfter}
-	timeline.shapes.Caps = place.Caps(st)
+	timeline.shapes.Caps = place.Caps(cluster)
 	endings, picky := timeline.ends[:0], false
 	for id := nodes.Next(0); id >= 0 && id < size; id = nodes.Next(id + 1) {
-		node := st.NodeByID(spec.NodeID(id))
+		node := cluster.NodeByID(spec.NodeID(id))
 		if node == nil || !node.Usable() {
 			continue
 		}
@@ -507,27 +507,27 @@ func (t *Timeline) Forget(
 // Blockers names the other jobs whose end a start waits for: on each node the
 // last one that ends by then.
 func (t *Timeline) Blockers(parts []place.Part, at spec.Instant, self spec.JobUID) []spec.JobUID {
-	var out []spec.JobUID
+	var uids []spec.JobUID
 	for i := range parts {
-		if len(out) == maxBlockers {
+		if len(uids) == maxBlockers {
 			break
 		}
 		l := t.lanes[parts[i].Node.ID]
 		if uid := t.lastStranger(&parts[i], at); uid != 0 && uid != self &&
-			!slices.Contains(out, uid) {
-			out = append(out, uid)
+			!slices.Contains(uids, uid) {
+			uids = append(uids, uid)
 			continue
 		}
 		for k := l.segmentAt(at); k > 0; k-- {
 			if uid := l.segs[k].after; uid != 0 && uid != self {
-				if !slices.Contains(out, uid) {
-					out = append(out, uid)
+				if !slices.Contains(uids, uid) {
+					uids = append(uids, uid)
 				}
 				break
 			}
 		}
 	}
-	return out
+	return uids
 }
 
 const maxBlockers = 8
@@ -549,9 +549,9 @@ func (t *Timeline) FreeCPUs(id spec.NodeID) int64 {
 }
 
 // OnCPUs is what one node's part of an allocation takes of its CPUs.
-func (t *Timeline) OnCPUs(a *spec.NodeAlloc, of *spec.Allocation) place.Free {
-	l := t.lanes[a.ID]
-	return l.shape.OnCPUs(l.shape.Held(l.node, a, of))
+func (t *Timeline) OnCPUs(allocation *spec.NodeAlloc, of *spec.Allocation) place.Free {
+	l := t.lanes[allocation.ID]
+	return l.shape.OnCPUs(l.shape.Held(l.node, allocation, of))
 }
 
 // Usable tells whether the timeline has a node.

@@ -105,11 +105,13 @@ func NewAt(
 		return nil, err
 	}
 	for _, name := range part.NodeNames {
-		inv := spec.Inventory{BootID: "1", CPUs: NodeCPUs, Mem: NodeMem}
+		inventory := spec.Inventory{BootID: "1", CPUs: NodeCPUs, Mem: NodeMem}
 		for g := range uint32(NodeGPUs) {
-			inv.GPUs = append(inv.GPUs, spec.GPU{Index: g, UUID: fmt.Sprintf("GPU-%s-%d", name, g)})
+			inventory.GPUs = append(
+				inventory.GPUs, spec.GPU{Index: g, UUID: fmt.Sprintf("GPU-%s-%d", name, g)},
+			)
 		}
-		if err := site.Do(scheduler.RegisterNode{Node: name, Inventory: inv}); err != nil {
+		if err := site.Do(scheduler.RegisterNode{Node: name, Inventory: inventory}); err != nil {
 			return nil, err
 		}
 	}
@@ -117,17 +119,17 @@ func NewAt(
 }
 
 // Do decides a command and folds its events.
-func (s *Site) Do(cmd scheduler.Command) error {
+func (s *Site) Do(command scheduler.Command) error {
 	t := trial.On(s.State, s.Now, event.Actor{Kind: event.ActorSystem}, "")
-	if _, err := scheduler.Decide(t, cmd); err != nil || s.Told == nil {
+	if _, err := scheduler.Decide(t, command); err != nil || s.Told == nil {
 		return err
 	}
 	return s.Told(t.Events)
 }
 
 // Pass runs the scheduler on the cluster as it is. Nothing is committed.
-func (s *Site) Pass(opt scheduler.PassOptions) (*scheduler.Outcome, error) {
-	return scheduler.Pass(s.State.Freeze(), s.Now, opt)
+func (s *Site) Pass(options scheduler.PassOptions) (*scheduler.Outcome, error) {
+	return scheduler.Pass(s.State.Freeze(), s.Now, options)
 }
 
 // Job draws a request: 60 % on one node, 30 % on 1 to 16, 10 % on 16 to 64
@@ -202,11 +204,11 @@ func (s *Site) Occupy() error {
 	}
 	for s.State.Waiting.Len() > 0 {
 		before := s.State.Waiting.Len()
-		out, err := s.Pass(scheduler.PassOptions{Starts: max(before/6, 1)})
+		outcome, err := s.Pass(scheduler.PassOptions{Starts: max(before/6, 1)})
 		if err != nil {
 			return err
 		}
-		if err := s.Do(scheduler.Starts{Proposal: &out.Proposal}); err != nil {
+		if err := s.Do(scheduler.Starts{Proposal: &outcome.Proposal}); err != nil {
 			return err
 		}
 		if s.State.Waiting.Len() == before {

@@ -8,29 +8,29 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-// Arrivals says how the pods of an Openb arrive, and how long they run.
+// Arrivals describes when the pods of an Openb trace arrive and how long they run.
 type Arrivals struct {
 	Seed    uint64
 	Pods    int
-	Nodes   int   // of the list, at equal distances; 0 = all
-	Percent int64 // of the GPU time until the last arrival that the pods ask for together
-	// Runs are jobs whose run times the pods have: each pod that of a job with as many GPUs, or
-	// with the next lower number that the trace has.
+	Nodes   int   // how many of the trace's nodes, picked at equal distances; 0 = all
+	Percent int64 // load: GPU time that all pods request, of the GPU time until the last arrival
+	// Runs is the trace that run times are drawn from. A pod gets the run time of a job with as
+	// many GPUs, or with the next lower number of GPUs in that trace.
 	Runs *Trace
 	Mix  bool // SchedulerParameters=pack_mix
 }
 
-// podUsers is how many users the pods belong to.
+// podUsers is the number of users among whom the pods are divided.
 const podUsers = 20
 
-// limitsOfPods are the time limits that users choose from, in seconds: the smallest that their run
-// fits into.
+// limitsOfPods are the time limits that users choose from, in seconds. Each takes the smallest one
+// that its run fits into.
 var limitsOfPods = []int64{
 	1800, 3600, 4 * 3600, 12 * 3600, 86400, 3 * 86400, 7 * 86400, 30 * 86400,
 }
 
-// Workload lets pods arrive at random moments and leave when they have run. It draws pods and run
-// times, each with the same chance and independently of each other.
+// Workload makes a workload of pods that arrive at random moments and leave when they have run.
+// Pods and run times are drawn independently of each other, each with equal probability.
 func (o *Openb) Workload(arrivals Arrivals, settings Settings) (*Workload, error) {
 	lengths := runsByGPUs(arrivals.Runs)
 	if len(lengths) == 0 {
@@ -56,8 +56,8 @@ func (o *Openb) Workload(arrivals Arrivals, settings Settings) (*Workload, error
 	return workload, nil
 }
 
-// someNodes is the same pods with so many of the nodes, which are those at equal distances in the
-// list; 0 is all.
+// someNodes returns the trace with count of its nodes, picked at equal distances in its list; 0
+// keeps all.
 func (o *Openb) someNodes(count int) *Openb {
 	if count <= 0 || count >= len(o.nodes) {
 		return o
@@ -69,7 +69,7 @@ func (o *Openb) someNodes(count int) *Openb {
 	return part
 }
 
-// makeJob is a pod of one of the users, which runs for so many seconds.
+// makeJob returns the job of a pod that belongs to a user and runs for this many seconds.
 func (p *openbPod) makeJob(user int, seconds int64) Job {
 	request := p.requestOf()
 	request.UID += uint32(user)
@@ -78,7 +78,7 @@ func (p *openbPod) makeJob(user int, seconds int64) Job {
 	return Job{Spec: request, Run: spec.Span(seconds) * spec.Second}
 }
 
-// limitOfPod is the time limit of a pod that runs for so many seconds.
+// limitOfPod returns the time limit, in seconds, that the user of a run of this length chooses.
 func limitOfPod(seconds int64) int64 {
 	for _, limit := range limitsOfPods {
 		if seconds <= limit {
@@ -102,8 +102,8 @@ func runsByGPUs(trace *Trace) lengths {
 	return out
 }
 
-// drawLength is the run time of a pod with so many GPUs. Pods with a part of one, or with none, run for
-// as long as those with one.
+// drawLength draws the run time, in seconds, of a pod with this many GPUs. Pods with a fraction of a
+// GPU, or with none, draw from the runs with one.
 func (l lengths) drawLength(random *rand.Rand, gpus int64) int64 {
 	for n := max(gpus, 1); n > 0; n-- {
 		if list := l[n]; len(list) > 0 {

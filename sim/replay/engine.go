@@ -145,13 +145,13 @@ func (e ending) endsBefore(o ending) bool {
 }
 
 // Run replays a workload. Progress may be nil.
-func Run(ctx context.Context, w *Workload, rule Rule, progress Progress) (*Result, error) {
-	return run(ctx, w, rule, nil, progress)
+func Run(ctx context.Context, workload *Workload, rule Rule, progress Progress) (*Result, error) {
+	return run(ctx, workload, rule, nil, progress)
 }
 
 // RunWatched is Run under the eyes of somebody.
-func RunWatched(ctx context.Context, w *Workload, rule Rule, watch *Watch) (*Result, error) {
-	return run(ctx, w, rule, watch, nil)
+func RunWatched(ctx context.Context, workload *Workload, rule Rule, watch *Watch) (*Result, error) {
+	return run(ctx, workload, rule, watch, nil)
 }
 
 func run(
@@ -230,9 +230,9 @@ func run(
 			e.res.Never++
 		}
 	}
-	if e.meter != nil && e.meter.looks > 0 {
-		e.res.MeanFreeGPUs = e.meter.free / float64(e.meter.looks)
-		e.res.MeanStrandedGPUs = e.meter.stranded / float64(e.meter.looks)
+	if e.meter != nil && e.meter.samples > 0 {
+		e.res.MeanFreeGPUs = e.meter.free / float64(e.meter.samples)
+		e.res.MeanStrandedGPUs = e.meter.stranded / float64(e.meter.samples)
 	}
 	return e.res, nil
 }
@@ -241,12 +241,12 @@ func run(
 // (bf_firm) a plan is an estimate: it tells users when to expect their jobs,
 // and no pass looks at it again. Nobody waits to be told here, so it is left out,
 // and every job starts when it would with it.
-func depth(cfg *spec.Config, d scheduler.Discipline) int64 {
-	if firm := int64(cfg.Sched.Firm); d == (scheduler.Discipline{}) && firm > 0 &&
-		firm < int64(cfg.Sched.BFMaxJobTest) {
+func depth(config *spec.Config, discipline scheduler.Discipline) int64 {
+	if firm := int64(config.Sched.Firm); discipline == (scheduler.Discipline{}) && firm > 0 &&
+		firm < int64(config.Sched.BFMaxJobTest) {
 		return firm
 	}
-	return d.Depth
+	return discipline.Depth
 }
 
 // goesOn tells whether anything can still happen, or anybody still looks.
@@ -385,11 +385,11 @@ func (e *engine) handleInstant(next int) (int, error) {
 // decideCommand runs a command on the state.
 func (e *engine) decideCommand(
 	actor event.Actor,
-	cmd scheduler.Command,
+	command scheduler.Command,
 ) (scheduler.Result, *trial.Trial, error) {
 	t := trial.On(e.st, e.now, actor, "")
-	res, err := scheduler.Decide(t, cmd)
-	return res, t, err
+	result, err := scheduler.Decide(t, command)
+	return result, t, err
 }
 
 // submitJob hands a job in. A refusal is kept with the job; 0 is no job.
@@ -397,7 +397,7 @@ func (e *engine) submitJob(i int) (spec.JobUID, error) {
 	job := &e.w.Jobs[i]
 	outcome := &e.res.Jobs[i]
 	outcome.Submit = job.Submit
-	res, _, err := e.decideCommand(
+	result, _, err := e.decideCommand(
 		event.Actor{Kind: event.ActorUser, UID: job.Spec.UID, Name: job.Spec.User},
 		scheduler.Submit{Spec: e.linkedSpec(job)},
 	)
@@ -411,12 +411,12 @@ func (e *engine) submitJob(i int) (spec.JobUID, error) {
 	case err != nil:
 		return 0, err
 	}
-	e.of[res.UID] = i
+	e.of[result.UID] = i
 	if e.uids != nil {
-		e.uids[i] = res.UID
+		e.uids[i] = result.UID
 	}
 	e.res.MaxQueue = max(e.res.MaxQueue, e.st.Waiting.Len())
-	return res.UID, nil
+	return result.UID, nil
 }
 
 // linkedSpec is what a job asks for, with the numbers that the jobs of its
@@ -507,7 +507,7 @@ func (e *engine) runPass(settled bool) error {
 		e.plan, e.kept = nil, nil
 		return nil
 	}
-	opt := scheduler.PassOptions{
+	options := scheduler.PassOptions{
 		Plan:       e.plan,
 		Queue:      &e.queue,
 		Discipline: e.rule.Discipline,
@@ -515,39 +515,39 @@ func (e *engine) runPass(settled bool) error {
 		Alone:      true,
 	}
 	if e.rule.Keep {
-		opt.Keep, opt.Settled = e.kept, settled
+		options.Keep, options.Settled = e.kept, settled
 	}
-	out, err := scheduler.Pass(e.st.Freeze(), e.now, opt)
+	outcome, err := scheduler.Pass(e.st.Freeze(), e.now, options)
 	if err != nil {
 		return err
 	}
 	e.res.Passes++
-	e.plan, e.wake = out.Plan, out.Wake
+	e.plan, e.wake = outcome.Plan, outcome.Wake
 	if e.rule.Keep {
-		e.kept, e.wake = out.Promises, min(e.wake, out.Promises.Next())
+		e.kept, e.wake = outcome.Promises, min(e.wake, outcome.Promises.Next())
 	}
-	if t := out.Ahead; t != nil {
+	if t := outcome.Ahead; t != nil {
 		e.st = t.State
-		if err := e.followEvents(t.Events); err != nil || len(out.Reasons) == 0 {
+		if err := e.followEvents(t.Events); err != nil || len(outcome.Reasons) == 0 {
 			return err
 		}
-		out.Starts = nil
+		outcome.Starts = nil
 	}
-	if out.Empty() {
+	if outcome.Empty() {
 		return nil
 	}
-	res, t, err := e.decideCommand(
+	result, t, err := e.decideCommand(
 		event.Actor{Kind: event.ActorSystem},
-		scheduler.Starts{Proposal: &out.Proposal},
+		scheduler.Starts{Proposal: &outcome.Proposal},
 	)
 	if err != nil {
 		return err
 	}
-	if res.Started != len(out.Starts) {
+	if result.Started != len(outcome.Starts) {
 		return fmt.Errorf(
 			"%d of %d starts could not be committed",
-			len(out.Starts)-res.Started,
-			len(out.Starts),
+			len(outcome.Starts)-result.Started,
+			len(outcome.Starts),
 		)
 	}
 	return e.followEvents(t.Events)
@@ -653,38 +653,38 @@ func (e *engine) foundCluster() error {
 }
 
 func (e *engine) pushEnding(x ending) {
-	h := append(e.ends, x)
-	for i := len(h) - 1; i > 0; {
+	endings := append(e.ends, x)
+	for i := len(endings) - 1; i > 0; {
 		up := (i - 1) / 2
-		if !h[i].endsBefore(h[up]) {
+		if !endings[i].endsBefore(endings[up]) {
 			break
 		}
-		h[i], h[up] = h[up], h[i]
+		endings[i], endings[up] = endings[up], endings[i]
 		i = up
 	}
-	e.ends = h
+	e.ends = endings
 }
 
 func (e *engine) popEnding() ending {
-	h := e.ends
-	top, n := h[0], len(h)-1
-	h[0] = h[n]
-	h = h[:n]
+	endings := e.ends
+	top, n := endings[0], len(endings)-1
+	endings[0] = endings[n]
+	endings = endings[:n]
 	for i := 0; ; {
 		kid := 2*i + 1
 		if kid >= n {
 			break
 		}
-		if kid+1 < n && h[kid+1].endsBefore(h[kid]) {
+		if kid+1 < n && endings[kid+1].endsBefore(endings[kid]) {
 			kid++
 		}
-		if !h[kid].endsBefore(h[i]) {
+		if !endings[kid].endsBefore(endings[i]) {
 			break
 		}
-		h[i], h[kid] = h[kid], h[i]
+		endings[i], endings[kid] = endings[kid], endings[i]
 		i = kid
 	}
-	e.ends = h
+	e.ends = endings
 	return top
 }
 

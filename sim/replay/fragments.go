@@ -6,7 +6,7 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-// fragmentMeter looks at the GPUs of a cluster at equal distances of virtual time while jobs
+// fragmentMeter samples the GPUs of a cluster at equal distances of virtual time while jobs
 // arrive. A GPU counts as stranded for a request as far as it is free and the request cannot use
 // it where it is: because the node lacks CPUs, memory or further GPUs, or because less of the GPU
 // is free than the request asks for. What is stranded is the mean over all requests of the
@@ -14,19 +14,19 @@ import (
 // GPU-Sharing Workloads with Fragmentation Gradient Descent", USENIX ATC 2023, section 3, except
 // that requests without GPUs, for which it counts every free GPU, are left out here.
 type fragmentMeter struct {
-	kinds    []place.Wanted // what the jobs ask for of one node, each kind once
-	requests int64          // that ask for GPUs
+	kinds    []place.Wanted // what jobs request of one node, each kind once
+	requests int64          // jobs that request GPUs
 	shapes   place.Shapes
 
 	next, until spec.Instant
 	every       spec.Span
-	looks       int64
-	free        float64 // sum over the looks of free GPUs
-	stranded    float64 // likewise of those that are stranded
+	samples     int64
+	free        float64 // free GPUs, summed over the samples
+	stranded    float64 // stranded GPUs, likewise
 }
 
-// looksOfReplay is how often a meter looks.
-const looksOfReplay = 500
+// samplesPerReplay is the number of instants at which a meter samples the cluster.
+const samplesPerReplay = 500
 
 // newFragmentMeter makes a meter of what the jobs of a workload ask for of one node. It is nil if
 // the cluster has no GPUs or the jobs are submitted at one instant.
@@ -39,7 +39,7 @@ func newFragmentMeter(workload *Workload, gpus int64) *fragmentMeter {
 	meter := &fragmentMeter{
 		next:  first,
 		until: last,
-		every: max(last.Sub(first)/looksOfReplay, 1),
+		every: max(last.Sub(first)/samplesPerReplay, 1),
 	}
 	most := largestNode(workload.Config)
 	at := map[place.Wanted]int{}
@@ -64,10 +64,10 @@ func newFragmentMeter(workload *Workload, gpus int64) *fragmentMeter {
 }
 
 // largestNode is the most of each resource that a single node has.
-func largestNode(cfg *spec.Config) place.Wanted {
+func largestNode(config *spec.Config) place.Wanted {
 	var most place.Wanted
-	for i := range cfg.Nodes {
-		node := &cfg.Nodes[i]
+	for i := range config.Nodes {
+		node := &config.Nodes[i]
 		most.CPU = max(most.CPU, node.CPUs)
 		most.Mem = max(most.Mem, node.Mem)
 		for _, gres := range node.GRES {
@@ -104,9 +104,9 @@ func wantedOfNode(jobSpec *spec.JobSpec, most place.Wanted) place.Wanted {
 	return kind
 }
 
-// advanceTo looks at a state that holds from an instant on until t. It costs one look however many
-// are due, since nothing changes between them.
-func (m *fragmentMeter) advanceTo(st *state.State, t spec.Instant) {
+// advanceTo samples a state that holds until t. Its GPUs are counted once, however many samples are
+// due, since nothing changes between them.
+func (m *fragmentMeter) advanceTo(cluster *state.State, t spec.Instant) {
 	if m == nil || m.next >= t || m.next > m.until {
 		return
 	}
@@ -114,15 +114,15 @@ func (m *fragmentMeter) advanceTo(st *state.State, t spec.Instant) {
 	for ; m.next < t && m.next <= m.until; m.next = m.next.Add(m.every) {
 		due++
 	}
-	free, stranded := m.countStranded(st)
-	m.looks += due
+	free, stranded := m.countStranded(cluster)
+	m.samples += due
 	m.free += free * float64(due)
 	m.stranded += stranded * float64(due)
 }
 
 // countStranded is how many GPUs are free now, and how many of them are stranded.
-func (m *fragmentMeter) countStranded(st *state.State) (free, stranded float64) {
-	st.Nodes.Range(func(_ uint64, node *state.Node) bool {
+func (m *fragmentMeter) countStranded(cluster *state.State) (free, stranded float64) {
+	cluster.Nodes.Range(func(_ uint64, node *state.Node) bool {
 		shape := m.shapes.Of(node)
 		if shape.GPUs == 0 {
 			return true

@@ -43,13 +43,13 @@ type past struct {
 
 // NewHistory begins a history of [from, to). A ledger that was shortened
 // begins with a snapshot of the state; nil is the empty one.
-func NewHistory(from, to spec.Instant, st *state.State) *History {
-	if st == nil {
-		st = state.New()
+func NewHistory(from, to spec.Instant, cluster *state.State) *History {
+	if cluster == nil {
+		cluster = state.New()
 	}
-	history := &History{from: from, to: to, st: st, jobs: map[spec.JobUID]*past{}}
-	st.Jobs.Range(func(_ uint64, j *state.Job) bool {
-		history.enterJob(j)
+	history := &History{from: from, to: to, st: cluster, jobs: map[spec.JobUID]*past{}}
+	cluster.Jobs.Range(func(_ uint64, job *state.Job) bool {
+		history.enterJob(job)
 		return true
 	})
 	return history
@@ -75,23 +75,23 @@ func (h *History) enterJob(job *state.Job) *past {
 }
 
 // Add folds an event.
-func (h *History) Add(env *event.Envelope) error {
-	if env.At >= h.from && h.config == nil && len(h.st.Config.Nodes) > 0 {
+func (h *History) Add(envelope *event.Envelope) error {
+	if envelope.At >= h.from && h.config == nil && len(h.st.Config.Nodes) > 0 {
 		h.config, h.policy = h.st.Config, h.st.Policy
 	}
 	before := (*state.Job)(nil)
-	if e, ok := env.Event.(*event.JobEnded); ok {
+	if e, ok := envelope.Event.(*event.JobEnded); ok {
 		before = h.st.Job(e.UID)
 	}
-	if err := h.st.Apply(env); err != nil {
+	if err := h.st.Apply(envelope); err != nil {
 		return err
 	}
-	switch e := env.Event.(type) {
+	switch e := envelope.Event.(type) {
 	case *event.JobSubmitted:
 		h.enterJob(h.st.Job(e.UID))
 	case *event.JobReleased:
 		p := h.enterJob(h.st.Job(e.UID))
-		p.free = max(p.free, env.At)
+		p.free = max(p.free, envelope.At)
 	case *event.JobEligible:
 		h.enterJob(h.st.Job(e.UID))
 	case *event.ArrayTaskSplit:
@@ -99,13 +99,13 @@ func (h *History) Add(env *event.Envelope) error {
 	case *event.JobStarted:
 		job := h.st.Job(e.UID)
 		p := h.enterJob(job)
-		p.started = env.At
-		if p.eligible == 0 || p.eligible > env.At {
-			p.eligible = env.At
+		p.started = envelope.At
+		if p.eligible == 0 || p.eligible > envelope.At {
+			p.eligible = envelope.At
 		}
 	case *event.JobEnded:
 		if p := h.jobs[e.UID]; p != nil && before != nil && before.State.Active() {
-			p.run = env.At.Sub(p.started)
+			p.run = envelope.At.Sub(p.started)
 			p.ran = true
 			p.failed = !h.st.Job(e.UID).Exit.OK()
 		}
@@ -156,12 +156,12 @@ func (h *History) Workload() (workload *Workload, leftOut int, err error) {
 // linkJob lets a job depend on others of the workload as it did in fact; false if
 // it depends on none of them, or also on something else.
 func (h *History) linkJob(workload *Workload, job *Job, p *past, at map[spec.JobUID]int) bool {
-	dep := p.spec.Queue.Dependency
-	if dep == nil || p.free == 0 {
+	dependency := p.spec.Queue.Dependency
+	if dependency == nil || p.free == 0 {
 		return false
 	}
-	after, submit := make([]int, len(dep.Terms)), max(p.free, h.from)
-	for k, term := range dep.Terms {
+	after, submit := make([]int, len(dependency.Terms)), max(p.free, h.from)
+	for k, term := range dependency.Terms {
 		after[k] = -1
 		if term.Kind == spec.Singleton {
 			continue
@@ -205,15 +205,15 @@ func (w *Workload) sortJobs() {
 // With is the same workload under another configuration, and with changes of
 // QOS.
 func (w *Workload) With(config *spec.Config, changes []policy.Change) (*Workload, error) {
-	out := *w
+	workload := *w
 	if config != nil {
-		out.Config = openConfig(config)
+		workload.Config = openConfig(config)
 	}
 	if len(changes) == 0 {
-		return &out, nil
+		return &workload, nil
 	}
 	e := &engine{
-		w:    &out,
+		w:    &workload,
 		st:   state.New(),
 		of:   map[spec.JobUID]int{},
 		live: map[spec.JobUID]uint64{},
@@ -222,7 +222,7 @@ func (w *Workload) With(config *spec.Config, changes []policy.Change) (*Workload
 	if err := e.foundCluster(); err != nil {
 		return nil, err
 	}
-	out.Policy = slices.Clone(out.Policy)
+	workload.Policy = slices.Clone(workload.Policy)
 	for _, change := range changes {
 		events, _, err := policy.Plan(e.st.Freeze(), change)
 		if err != nil {
@@ -233,9 +233,9 @@ func (w *Workload) With(config *spec.Config, changes []policy.Change) (*Workload
 				return nil, fmt.Errorf("%T: %w", ev, err)
 			}
 		}
-		out.Policy = append(out.Policy, events...)
+		workload.Policy = append(workload.Policy, events...)
 	}
-	return &out, nil
+	return &workload, nil
 }
 
 // AddNodes gives the same with more nodes like one that there is, in its partitions,
@@ -268,9 +268,9 @@ func (w *Workload) AddNodes(count int, like string) (*Workload, error) {
 			partition.NodeNames = append(slices.Clone(partition.NodeNames), names...)
 		}
 	}
-	out := *w
-	out.Config = &config
-	return &out, nil
+	workload := *w
+	workload.Config = &config
+	return &workload, nil
 }
 
 // openConfig is a configuration without what would keep a whole history from being
@@ -286,34 +286,35 @@ func openConfig(config *spec.Config) *spec.Config {
 
 // puts is a policy as the events that make it.
 func puts(p *state.Policy) []event.Event {
-	var out []event.Event
+	var events []event.Event
 	for i := range p.QOS {
-		out = append(out, &event.QOSPut{QOS: p.QOS[i]})
+		events = append(events, &event.QOSPut{QOS: p.QOS[i]})
 	}
 	for i := range p.Accounts {
-		out = append(out, &event.AccountPut{Account: p.Accounts[i]})
+		events = append(events, &event.AccountPut{Account: p.Accounts[i]})
 	}
 	for i := range p.Users {
-		out = append(out, &event.UserPut{User: p.Users[i]})
+		events = append(events, &event.UserPut{User: p.Users[i]})
 	}
 	for i := range p.WCKeys {
-		out = append(out, &event.WCKeyPut{Key: p.WCKeys[i]})
+		events = append(events, &event.WCKeyPut{Key: p.WCKeys[i]})
 	}
 	for i := range p.Resources {
-		out = append(out, &event.ResourcePut{Resource: p.Resources[i]})
+		events = append(events, &event.ResourcePut{Resource: p.Resources[i]})
 	}
 	done := map[uint32]bool{}
 	for range p.Assocs { // parents before children
 		for i := range p.Assocs {
-			if a := &p.Assocs[i]; !done[a.ID] &&
-				(a.Parent == 0 || done[a.Parent] || p.Assoc(a.Parent) == nil) {
-				done[a.ID] = true
-				out = append(out, &event.AssociationPut{Association: *a})
+			if association := &p.Assocs[i]; !done[association.ID] &&
+				(association.Parent == 0 || done[association.Parent] ||
+					p.Assoc(association.Parent) == nil) {
+				done[association.ID] = true
+				events = append(events, &event.AssociationPut{Association: *association})
 			}
 		}
 		if len(done) == len(p.Assocs) {
 			break
 		}
 	}
-	return out
+	return events
 }

@@ -85,9 +85,11 @@ func Imported(
 func whoTheyAre(users map[string]map[string]bool, qos map[string]bool) []policy.Change {
 	delete(qos, "")
 	delete(users, "")
-	var out []policy.Change
+	var changes []policy.Change
 	add := func(entity string, names []string, set ...spec.KeyValue) {
-		out = append(out, policy.Change{Verb: policy.Add, Entity: entity, Names: names, Set: set})
+		changes = append(
+			changes, policy.Change{Verb: policy.Add, Entity: entity, Names: names, Set: set},
+		)
 	}
 	list := slices.Sorted(maps.Keys(qos))
 	for _, name := range list {
@@ -108,7 +110,7 @@ func whoTheyAre(users map[string]map[string]bool, qos map[string]bool) []policy.
 		}
 		add("user", names, set...)
 	}
-	return out
+	return changes
 }
 
 // makeRequest is what a run asked for, as a job that can be submitted.

@@ -54,8 +54,8 @@ func (m Machine) Config(settings Settings) *spec.Config {
 
 // Workload makes the jobs of a trace for a machine. A job that asks for no
 // time limit gets its run time as one, so that it can be planned.
-func (t *Trace) Workload(cfg *spec.Config) *Workload {
-	workload := &Workload{Config: cfg, Jobs: make([]Job, len(t.Rows))}
+func (t *Trace) Workload(config *spec.Config) *Workload {
+	workload := &Workload{Config: config, Jobs: make([]Job, len(t.Rows))}
 	users, accounts := names{letter: "u"}, names{letter: "a"}
 	known := map[ask]*spec.JobSpec{} // many jobs ask for the same
 	for i := range t.Rows {
@@ -72,7 +72,7 @@ func (t *Trace) Workload(cfg *spec.Config) *Workload {
 		}
 		jobSpec := known[a]
 		if jobSpec == nil {
-			jobSpec = a.makeSpec(len(cfg.Nodes) == 1)
+			jobSpec = a.makeSpec(len(config.Nodes) == 1)
 			jobSpec.User, jobSpec.Account = users.nameOf(row.User), accounts.nameOf(row.Group)
 			known[a] = jobSpec
 		}

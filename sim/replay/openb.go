@@ -83,7 +83,7 @@ func eachNumbers(r io.Reader, columns []string, row func([]int64)) error {
 	}
 	out := make([]int64, len(columns))
 	for line := 2; ; line++ {
-		rec, err := c.Read()
+		record, err := c.Read()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
@@ -91,9 +91,9 @@ func eachNumbers(r io.Reader, columns []string, row func([]int64)) error {
 			return err
 		}
 		for i, k := range at {
-			out[i], err = strconv.ParseInt(rec[k], 10, 64)
+			out[i], err = strconv.ParseInt(record[k], 10, 64)
 			if err != nil || out[i] < 0 || out[i] > 1<<40 {
-				return fmt.Errorf("line %d: %s=%q is no whole number", line, columns[i], rec[k])
+				return fmt.Errorf("line %d: %s=%q is no whole number", line, columns[i], record[k])
 			}
 		}
 		row(out)
@@ -103,8 +103,8 @@ func eachNumbers(r io.Reader, columns []string, row func([]int64)) error {
 // Capacity is the GPUs of all nodes in thousandths.
 func (o *Openb) Capacity() int64 {
 	var sum int64
-	for _, n := range o.nodes {
-		sum += n.gpus * 1000
+	for _, node := range o.nodes {
+		sum += node.gpus * 1000
 	}
 	return sum
 }
@@ -121,44 +121,44 @@ type Packed struct {
 // until they ask for so many percent of the GPUs; nobody leaves. The pass that
 // runs in production places them, with the mix of the pods or best fit.
 func (o *Openb) Pack(seed uint64, percent int64, mix bool) (*Packed, error) {
-	out := &Packed{Capacity: o.Capacity()}
+	packed := &Packed{Capacity: o.Capacity()}
 	random := rand.New(rand.NewPCG(seed, 0))
 	pods := slices.Clone(o.pods)
 	random.Shuffle(len(pods), func(i, k int) { pods[i], pods[k] = pods[k], pods[i] })
 	for i := range pods {
-		out.Asked += pods[i].gpus*1000 + pods[i].milli
+		packed.Asked += pods[i].gpus*1000 + pods[i].milli
 	}
-	for out.Asked*100 < out.Capacity*percent {
-		p := o.pods[random.IntN(len(o.pods))]
-		pods = append(pods, p)
-		out.Asked += p.gpus*1000 + p.milli
+	for packed.Asked*100 < packed.Capacity*percent {
+		pod := o.pods[random.IntN(len(o.pods))]
+		pods = append(pods, pod)
+		packed.Asked += pod.gpus*1000 + pod.milli
 	}
-	out.Pods = len(pods)
+	packed.Pods = len(pods)
 	tr, err := o.makeCluster(pods)
 	if err != nil {
 		return nil, err
 	}
-	opt := scheduler.PassOptions{Discipline: scheduler.Discipline{Depth: -1}}
+	options := scheduler.PassOptions{Discipline: scheduler.Discipline{Depth: -1}}
 	if mix {
-		opt.Mix = o.mixOf()
+		options.Mix = o.mixOf()
 	}
-	out.Started = tr.State.Freeze()
-	res, err := scheduler.Pass(out.Started, tr.Now, opt)
+	packed.Started = tr.State.Freeze()
+	result, err := scheduler.Pass(packed.Started, tr.Now, options)
 	if err != nil {
 		return nil, err
 	}
-	for i := range res.Starts {
-		out.Placed++
-		for k := range res.Starts[i].Alloc.Nodes {
-			a := &res.Starts[i].Alloc.Nodes[k]
-			out.Alloc += int64(len(a.GPUs))*1000 + a.ShareOf("shard")
+	for i := range result.Starts {
+		packed.Placed++
+		for k := range result.Starts[i].Alloc.Nodes {
+			allocation := &result.Starts[i].Alloc.Nodes[k]
+			packed.Alloc += int64(len(allocation.GPUs))*1000 + allocation.ShareOf("shard")
 		}
 	}
-	if _, err := scheduler.Decide(tr, scheduler.Starts{Proposal: &res.Proposal}); err != nil {
+	if _, err := scheduler.Decide(tr, scheduler.Starts{Proposal: &result.Proposal}); err != nil {
 		return nil, err
 	}
-	out.Passed = tr.State
-	return out, nil
+	packed.Passed = tr.State
+	return packed, nil
 }
 
 // mixOf is what the pods ask for.
@@ -167,8 +167,8 @@ func (o *Openb) mixOf() *place.Mix { return place.NewMix(o.wantedOf()) }
 // wantedOf is what each pod asks for.
 func (o *Openb) wantedOf() []place.Wanted {
 	list := make([]place.Wanted, len(o.pods))
-	for i, p := range o.pods {
-		list[i] = place.Wanted{CPU: p.cpu, Mem: p.mem, GPUs: p.gpus, Part: p.milli, Jobs: 1}
+	for i, pod := range o.pods {
+		list[i] = place.Wanted{CPU: pod.cpu, Mem: pod.mem, GPUs: pod.gpus, Part: pod.milli, Jobs: 1}
 	}
 	return list
 }
@@ -177,8 +177,8 @@ func (o *Openb) wantedOf() []place.Wanted {
 func (o *Openb) makeCluster(pods []openbPod) (*trial.Trial, error) {
 	config := o.makeConfig(Settings{Priority: spec.PriorityConfig{Basic: true}})
 	tr := trial.On(state.New(), epoch, event.Actor{Kind: event.ActorSystem}, "openb")
-	do := func(cmd scheduler.Command) error {
-		_, err := scheduler.Decide(tr, cmd)
+	do := func(command scheduler.Command) error {
+		_, err := scheduler.Decide(tr, command)
 		return err
 	}
 	if err := do(scheduler.Policy{Events: []event.Event{&event.ClusterCreated{UUID: [16]byte{1}, Name: config.ClusterName, Version: event.Version}}}); err != nil {

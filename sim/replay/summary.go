@@ -37,17 +37,17 @@ func (r *Result) Summarise() Summary {
 	var slow, wait, busy, gpus float64
 	first, last := spec.FarFuture, spec.Instant(0)
 	for i := range r.Jobs {
-		j := &r.Jobs[i]
-		if !j.Started() {
+		outcome := &r.Jobs[i]
+		if !outcome.Started() {
 			continue
 		}
-		w, run := j.Wait(), j.End.Sub(j.Start)
+		w, run := outcome.Wait(), outcome.End.Sub(outcome.Start)
 		waits = append(waits, w)
 		wait += asFloat(w)
 		slow += max(1, float64(w+run)/float64(max(run, Tau)))
-		busy += float64(j.Procs) * asFloat(run)
-		gpus += float64(j.GPUs) * asFloat(run)
-		first, last = min(first, j.Start), max(last, j.End)
+		busy += float64(outcome.Procs) * asFloat(run)
+		gpus += float64(outcome.GPUs) * asFloat(run)
+		first, last = min(first, outcome.Start), max(last, outcome.End)
 	}
 	if len(waits) == 0 {
 		return summary

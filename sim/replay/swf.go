@@ -60,10 +60,10 @@ const (
 // are ignored. The waits that the log recorded are kept and decide nothing.
 func ReadSWF(r io.Reader) (*Trace, error) {
 	trace := &Trace{}
-	sc := bufio.NewScanner(r)
-	sc.Buffer(make([]byte, 64<<10), 1<<20)
-	for line := 1; sc.Scan(); line++ {
-		text := bytes.TrimSpace(sc.Bytes())
+	scanner := bufio.NewScanner(r)
+	scanner.Buffer(make([]byte, 64<<10), 1<<20)
+	for line := 1; scanner.Scan(); line++ {
+		text := bytes.TrimSpace(scanner.Bytes())
 		if len(text) == 0 {
 			continue
 		}
@@ -73,7 +73,7 @@ func ReadSWF(r io.Reader) (*Trace, error) {
 		}
 		row, err := swfRow(text)
 		if err != nil {
-			if !sc.Scan() && errors.Is(sc.Err(), io.ErrUnexpectedEOF) {
+			if !scanner.Scan() && errors.Is(scanner.Err(), io.ErrUnexpectedEOF) {
 				return nil, fmt.Errorf("line %d: the file is cut off here", line)
 			}
 			return nil, fmt.Errorf("line %d: %w", line, err)
@@ -84,7 +84,7 @@ func ReadSWF(r io.Reader) (*Trace, error) {
 		}
 		trace.Rows = append(trace.Rows, row)
 	}
-	switch err := sc.Err(); {
+	switch err := scanner.Err(); {
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return nil, fmt.Errorf("behind %d jobs the file is cut off", len(trace.Rows))
 	case err != nil:
@@ -122,11 +122,11 @@ func swfRow(text []byte) (Row, error) {
 		if end < 0 {
 			end = len(text)
 		}
-		v, err := parseWhole(text[:end])
+		value, err := parseWhole(text[:end])
 		if err != nil {
 			return Row{}, fmt.Errorf("field %d: %w", n+1, err)
 		}
-		f[n], text = v, text[end:]
+		f[n], text = value, text[end:]
 		n++
 	}
 	if n <= swfReqTime {
@@ -149,18 +149,18 @@ func swfRow(text []byte) (Row, error) {
 }
 
 // parseWhole reads a number and drops its decimals.
-func parseWhole(b []byte) (int64, error) {
-	if i := bytes.IndexByte(b, '.'); i >= 0 {
-		b = b[:i]
+func parseWhole(data []byte) (int64, error) {
+	if i := bytes.IndexByte(data, '.'); i >= 0 {
+		data = data[:i]
 	}
-	v, err := strconv.ParseInt(string(b), 10, 64)
+	value, err := strconv.ParseInt(string(data), 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("%q is no number", b)
+		return 0, fmt.Errorf("%q is no number", data)
 	}
-	if v > maxSeconds {
-		return 0, fmt.Errorf("%d is too large", v)
+	if value > maxSeconds {
+		return 0, fmt.Errorf("%d is too large", value)
 	}
-	return v, nil
+	return value, nil
 }
 
 // maxSeconds bounds every number of a trace, so that no sum overflows.
@@ -169,7 +169,7 @@ const maxSeconds = int64(spec.FarFuture) / int64(spec.Second) / 4
 // WriteSWF writes the schedule: the rows with their simulated waits. Jobs that
 // never started have the wait and the run time -1 and the status 5
 // (cancelled), as the format says.
-func (t *Trace) WriteSWF(w io.Writer, res *Result) error {
+func (t *Trace) WriteSWF(w io.Writer, result *Result) error {
 	b := bufio.NewWriterSize(w, 256<<10)
 	for _, h := range t.Header {
 		if _, err := b.WriteString(h + "\n"); err != nil {
@@ -182,9 +182,9 @@ func (t *Trace) WriteSWF(w io.Writer, res *Result) error {
 		wait := int64(-1)
 		run := int64(-1)
 		status := int64(5)
-		if j := &res.Jobs[i]; j.Started() {
-			wait = wholeSeconds(j.Wait())
-			run = wholeSeconds(j.End.Sub(j.Start))
+		if outcome := &result.Jobs[i]; outcome.Started() {
+			wait = wholeSeconds(outcome.Wait())
+			run = wholeSeconds(outcome.End.Sub(outcome.Start))
 			status = -1
 		}
 		limit := int64(-1)
@@ -192,11 +192,30 @@ func (t *Trace) WriteSWF(w io.Writer, res *Result) error {
 			limit = row.Limit
 		}
 		buf = buf[:0]
-		for k, v := range [swfFields]int64{row.ID, row.Submit, wait, run, row.Procs, -1, -1, row.Procs, limit, -1, status, row.User, row.Group, -1, -1, -1, -1, -1} {
+		for k, value := range [swfFields]int64{
+			row.ID,
+			row.Submit,
+			wait,
+			run,
+			row.Procs,
+			-1,
+			-1,
+			row.Procs,
+			limit,
+			-1,
+			status,
+			row.User,
+			row.Group,
+			-1,
+			-1,
+			-1,
+			-1,
+			-1,
+		} {
 			if k > 0 {
 				buf = append(buf, ' ')
 			}
-			buf = strconv.AppendInt(buf, v, 10)
+			buf = strconv.AppendInt(buf, value, 10)
 		}
 		if _, err := b.Write(append(buf, '\n')); err != nil {
 			return err

@@ -60,15 +60,15 @@ func (t *table) text(name string) string { return t.row[t.at[name]] }
 
 // readNumber is a whole number; decimals are dropped, an empty field is 0.
 func (t *table) readNumber(name string) int64 {
-	s := t.text(name)
-	if s == "" {
+	text := t.text(name)
+	if text == "" {
 		return 0
 	}
-	v, err := parseWhole([]byte(s))
+	value, err := parseWhole([]byte(text))
 	if err != nil && t.err == nil {
 		t.err = fmt.Errorf("line %d: %s: %w", t.line, name, err)
 	}
-	return v
+	return value
 }
 
 // readInstant is a time of day in seconds since 1970, taken as UTC.
@@ -88,7 +88,7 @@ func ReadITP(r io.Reader, cluster string) (*Trace, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &Trace{}
+	trace := &Trace{}
 	others := map[string]bool{}
 	for t.nextRow() {
 		if cluster == "" {
@@ -100,13 +100,13 @@ func ReadITP(r io.Reader, cluster string) (*Trace, error) {
 		}
 		g := t.readNumber("num_gpu")
 		if g <= 0 {
-			out.Skipped++
+			trace.Skipped++
 			continue
 		}
-		out.Rows = append(
-			out.Rows,
+		trace.Rows = append(
+			trace.Rows,
 			Row{
-				ID:     int64(len(out.Rows) + 1),
+				ID:     int64(len(trace.Rows) + 1),
 				Name:   t.text("job_id"),
 				Submit: t.readNumber("submit_s"),
 				Run:    t.readNumber("duration_s"),
@@ -119,14 +119,14 @@ func ReadITP(r io.Reader, cluster string) (*Trace, error) {
 	if t.err != nil {
 		return nil, t.err
 	}
-	if len(out.Rows) == 0 && len(others) > 0 {
+	if len(trace.Rows) == 0 && len(others) > 0 {
 		return nil, fmt.Errorf(
 			"no job of cluster %q: the file has %d other clusters",
 			cluster,
 			len(others),
 		)
 	}
-	return out, out.sortRows()
+	return trace, trace.sortRows()
 }
 
 // ReadGraham reads the jobs of a Slurm site that were still pending at some
@@ -146,17 +146,17 @@ func ReadGraham(r io.Reader) (*Trace, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &Trace{}
+	trace := &Trace{}
 	for t.nextRow() {
 		procs := t.readNumber("req_cpus")
 		if procs <= 0 {
-			out.Skipped++
+			trace.Skipped++
 			continue
 		}
 		submit := t.readInstant("submit_time")
 		account := t.readNumber("account_id")
-		out.Rows = append(
-			out.Rows,
+		trace.Rows = append(
+			trace.Rows,
 			Row{
 				ID:     t.readNumber("job_unique_id"),
 				Submit: submit,
@@ -175,13 +175,13 @@ func ReadGraham(r io.Reader) (*Trace, error) {
 	if t.err != nil {
 		return nil, t.err
 	}
-	if err := out.sortRows(); err != nil {
+	if err := trace.sortRows(); err != nil {
 		return nil, err
 	}
-	zero := out.Rows[0].Submit
-	for i := range out.Rows {
-		out.Rows[i].Submit -= zero
+	zero := trace.Rows[0].Submit
+	for i := range trace.Rows {
+		trace.Rows[i].Submit -= zero
 	}
-	out.Header = append(out.Header, "; UnixStartTime: "+strconv.FormatInt(zero, 10))
-	return out, nil
+	trace.Header = append(trace.Header, "; UnixStartTime: "+strconv.FormatInt(zero, 10))
+	return trace, nil
 }

@@ -304,7 +304,7 @@ func losers(pairs []Pair) []Group {
 		count("account", pair.Account, pair)
 		count("size", pair.Size, pair)
 	}
-	out := []Group{}
+	groups := []Group{}
 	for _, k := range slices.SortedFunc(maps.Keys(sums), func(a, b key) int { return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.name, b.name)) }) {
 		group := sums[k]
 		more := (group.NewWait - group.OldWait) / float64(group.Jobs)
@@ -313,10 +313,12 @@ func losers(pairs []Pair) []Group {
 		}
 		group.OldWait /= float64(group.Jobs)
 		group.NewWait /= float64(group.Jobs)
-		out = append(out, *group)
+		groups = append(groups, *group)
 	}
-	slices.SortStableFunc(out, func(a, b Group) int { return cmp.Compare(b.countHours(), a.countHours()) })
-	return out
+	slices.SortStableFunc(groups, func(a, b Group) int {
+		return cmp.Compare(b.countHours(), a.countHours())
+	})
+	return groups
 }
 
 func (g *Group) countHours() float64 { return (g.NewWait - g.OldWait) * float64(g.Jobs) / 3600 }

@@ -16,13 +16,13 @@ type Setting []spec.KeyValue
 // how jobs are planned, never who goes first: priorities, fair share and limits
 // are a site's policy, which no replay can judge.
 func Candidates() []Setting {
-	var out []Setting
+	var settings []Setting
 	add := func(firm, promise, slack string) {
 		setting := Setting{{Key: "bf_firm", Value: firm}, {Key: "bf_promise", Value: promise}}
 		if slack != "" {
 			setting = append(setting, spec.KeyValue{Key: "bf_promise_slack", Value: slack})
 		}
-		out = append(out, setting)
+		settings = append(settings, setting)
 	}
 	add("0", "limit", "")
 	add("1", "limit", "")
@@ -32,7 +32,7 @@ func Candidates() []Setting {
 	add("2", "prediction", "10")
 	add("4", "prediction", "10")
 	add("16", "prediction", "10")
-	return out
+	return settings
 }
 
 // ParseSetting reads a setting as slurm.conf writes it.
@@ -59,13 +59,13 @@ func (s Setting) String() string {
 }
 
 // Apply is a configuration with a setting.
-func (s Setting) Apply(c *spec.Config) (*spec.Config, error) {
-	return slurmconf.ChangeScheduler(c, s)
+func (s Setting) Apply(config *spec.Config) (*spec.Config, error) {
+	return slurmconf.ChangeScheduler(config, s)
 }
 
 // Line is SchedulerParameters of a configuration as slurm.conf has it.
-func Line(c *spec.Config) string {
-	return "SchedulerParameters=" + strings.Join(c.Sched.Params, ",")
+func Line(config *spec.Config) string {
+	return "SchedulerParameters=" + strings.Join(config.Sched.Params, ",")
 }
 
 // effect is what of a configuration a setting can change, as one comparable

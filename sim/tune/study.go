@@ -134,7 +134,7 @@ func Run(
 			2*minBlocks*int64(minBlock/spec.Day),
 		)
 	}
-	rep := &Report{
+	report := &Report{
 		Jobs:      len(jobs),
 		LearnJobs: s.split,
 		JudgeJobs: len(jobs) - s.split,
@@ -145,7 +145,7 @@ func Run(
 		return nil, err
 	}
 	for _, c := range candidates {
-		rep.Tried = append(rep.Tried, c.String())
+		report.Tried = append(report.Tried, c.String())
 	}
 	s.of = len(candidates) + 3
 	chosen, err := s.chooseSetting(ctx, candidates)
@@ -153,48 +153,48 @@ func Run(
 		return nil, err
 	}
 	if chosen == nil {
-		rep.Verdict = Keep
-		rep.Why = fmt.Sprintf(
+		report.Verdict = Keep
+		report.Why = fmt.Sprintf(
 			"on the first half, no setting was better by %d %% within the bounds",
 			int(minGain*100),
 		)
-		return rep, nil
+		return report, nil
 	}
-	rep.Chosen = chosen.String()
-	rep.OutOfSample, err = s.judgeSetting(ctx, chosen)
+	report.Chosen = chosen.String()
+	report.OutOfSample, err = s.judgeSetting(ctx, chosen)
 	if err != nil {
 		return nil, err
 	}
-	rep.Verdict, rep.Why = rep.OutOfSample.giveVerdict(s.Aim, s.Bounds)
-	if rep.Verdict == Change {
+	report.Verdict, report.Why = report.OutOfSample.giveVerdict(s.Aim, s.Bounds)
+	if report.Verdict == Change {
 		config, err := chosen.Apply(s.Load.Config)
 		if err != nil {
 			return nil, err
 		}
-		rep.NewLine = Line(config)
+		report.NewLine = Line(config)
 	}
-	return rep, nil
+	return report, nil
 }
 
 // distinctSettings are the settings whose effect differs from that of the settings in
 // force, and from each other's.
 func (s *study) distinctSettings() ([]Setting, error) {
 	seen := map[string]bool{effect(s.Load.Config): true}
-	var out []Setting
-	for _, c := range s.Settings {
-		config, err := c.Apply(s.Load.Config)
+	var settings []Setting
+	for _, setting := range s.Settings {
+		config, err := setting.Apply(s.Load.Config)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", c, err)
+			return nil, fmt.Errorf("%s: %w", setting, err)
 		}
 		if e := effect(config); !seen[e] {
 			seen[e] = true
-			out = append(out, c)
+			settings = append(settings, setting)
 		}
 	}
-	if len(out) == 0 {
+	if len(settings) == 0 {
 		return nil, errSameAsInForce
 	}
-	return out, nil
+	return settings, nil
 }
 
 // chooseSetting finds the setting that is best on the first part and keeps the bounds
@@ -206,8 +206,8 @@ func (s *study) chooseSetting(ctx context.Context, candidates []Setting) (Settin
 	}
 	var chosen Setting
 	best := s.Aim.figureOf(&inForce.Figures) * (1 - minGain)
-	for _, c := range candidates {
-		r, err := s.replayPart(ctx, c, learnPart)
+	for _, setting := range candidates {
+		r, err := s.replayPart(ctx, setting, learnPart)
 		if err != nil {
 			return nil, err
 		}
@@ -216,7 +216,7 @@ func (s *study) chooseSetting(ctx context.Context, candidates []Setting) (Settin
 		}
 		if got := s.Aim.figureOf(&r.Figures); got < best {
 			best = got
-			chosen = c
+			chosen = setting
 		}
 	}
 	return chosen, nil
@@ -244,10 +244,10 @@ func (s *study) judgeSetting(ctx context.Context, chosen Setting) (*Judgement, e
 			OldWait: old.Waits[i], OldRun: old.Runs[i], NewWait: fresh.Waits[i], NewRun: fresh.Runs[i],
 		}
 	}
-	j := Judge(pairs, s.Seed)
-	j.Old = old.Figures
-	j.New = fresh.Figures
-	return j, nil
+	judgement := Judge(pairs, s.Seed)
+	judgement.Old = old.Figures
+	judgement.New = fresh.Figures
+	return judgement, nil
 }
 
 // The parts of a history.
@@ -280,14 +280,14 @@ func (s *study) replayPart(ctx context.Context, setting Setting, part string) (*
 		from = 0
 	}
 	progress := s.tell(Step{Number: s.steps, Of: s.of, Setting: name, Part: part})
-	res, err := replay.Run(ctx, &load, replay.Rule{Name: "muster"}, progress)
+	result, err := replay.Run(ctx, &load, replay.Rule{Name: "muster"}, progress)
 	if err != nil {
 		return nil, err
 	}
-	r := &Replay{Figures: figuresOf(res.Jobs[from:])}
+	r := &Replay{Figures: figuresOf(result.Jobs[from:])}
 	if part == judgePart {
-		for i := from; i < len(res.Jobs); i++ {
-			outcome := &res.Jobs[i]
+		for i := from; i < len(result.Jobs); i++ {
+			outcome := &result.Jobs[i]
 			if !outcome.Started() {
 				r.Waits = append(r.Waits, -1)
 				r.Runs = append(r.Runs, 0)
@@ -296,8 +296,8 @@ func (s *study) replayPart(ctx context.Context, setting Setting, part string) (*
 			}
 			r.Waits = append(r.Waits, outcome.Wait())
 			r.Runs = append(r.Runs, outcome.End.Sub(outcome.Start))
-			share := 1000 * outcome.Procs / max(res.Procs, 1)
-			r.Shares = append(r.Shares, max(share, 1000*outcome.GPUs/max(res.GPUs, 1)))
+			share := 1000 * outcome.Procs / max(result.Procs, 1)
+			r.Shares = append(r.Shares, max(share, 1000*outcome.GPUs/max(result.GPUs, 1)))
 		}
 	}
 	return r, s.memory.Keep(name, r)

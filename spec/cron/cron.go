@@ -91,7 +91,7 @@ func Cut(line string) (when, command string) {
 
 // Parse reads a time. The problems are all that is wrong with it, each with the name
 // of its field; there are none if it is good.
-func Parse(text string) (s *Schedule, problems []string) {
+func Parse(text string) (schedule *Schedule, problems []string) {
 	if strings.HasPrefix(text, "@") {
 		long, ok := shortcut(text)
 		if !ok {
@@ -108,8 +108,10 @@ func Parse(text string) (s *Schedule, problems []string) {
 			"%q has %d of 5 fields: minute, hour, day of month, month, day of week",
 			text, len(words))}
 	}
-	s = &Schedule{}
-	sets := [5]*uint64{&s.minutes, &s.hours, &s.days, &s.months, &s.weekdays}
+	schedule = &Schedule{}
+	sets := [5]*uint64{
+		&schedule.minutes, &schedule.hours, &schedule.days, &schedule.months, &schedule.weekdays,
+	}
 	for i, word := range words {
 		set, err := fields[i].parseList(word)
 		if err != nil {
@@ -120,15 +122,15 @@ func Parse(text string) (s *Schedule, problems []string) {
 	if len(problems) > 0 {
 		return nil, problems
 	}
-	if s.weekdays&(1<<7) != 0 {
-		s.weekdays |= 1
+	if schedule.weekdays&(1<<7) != 0 {
+		schedule.weekdays |= 1
 	}
-	s.eitherDay = !strings.HasPrefix(words[2], "*") && !strings.HasPrefix(words[4], "*")
-	if !s.eitherDay && !s.dayExists() {
+	schedule.eitherDay = !strings.HasPrefix(words[2], "*") && !strings.HasPrefix(words[4], "*")
+	if !schedule.eitherDay && !schedule.dayExists() {
 		return nil, []string{fmt.Sprintf(
 			"day of month %q: none of these months has such a day", words[2])}
 	}
-	return s, nil
+	return schedule, nil
 }
 
 // dayExists tells whether one of the months has one of the days.

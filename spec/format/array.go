@@ -84,8 +84,8 @@ func ParseArray(s string) (Array, error) {
 	return array, nil
 }
 
-func parseRange(s string) (r Range, reason string) {
-	span, step, stepped := strings.Cut(s, ":")
+func parseRange(text string) (r Range, reason string) {
+	span, step, stepped := strings.Cut(text, ":")
 	first, last, ranged := strings.Cut(span, "-")
 	if !ranged {
 		last = first
@@ -97,17 +97,17 @@ func parseRange(s string) (r Range, reason string) {
 		by, ok3 = parseDigits(step, MaxArrayIndex+1)
 	}
 	switch {
-	case s == "":
+	case text == "":
 		return r, "an index is missing"
 	case !ok1 || !ok2 || !ok3:
-		return r, strconv.Quote(s) + " is not n, n-m or n-m:step with numbers up to " +
+		return r, strconv.Quote(text) + " is not n, n-m or n-m:step with numbers up to " +
 			strconv.Itoa(MaxArrayIndex)
 	case stepped && !ranged:
-		return r, strconv.Quote(s) + " has a step but no range"
+		return r, strconv.Quote(text) + " has a step but no range"
 	case hi < lo:
 		return r, "range " + span + " runs backwards"
 	case by == 0:
-		return r, "the step of " + strconv.Quote(s) + " is 0"
+		return r, "the step of " + strconv.Quote(text) + " is 0"
 	}
 	return tidy(Range{uint32(lo), uint32(hi), uint32(by)}), ""
 }
@@ -130,29 +130,29 @@ func normal(in []Range) ([]Range, bool) {
 			return rebuild(in)
 		}
 	}
-	out := make([]Range, 0, min(len(in), maxRanges+2))
+	ranges := make([]Range, 0, min(len(in), maxRanges+2))
 	for _, r := range in {
-		if len(out) > maxRanges {
+		if len(ranges) > maxRanges {
 			return nil, false
 		}
 		if r.countTasks() <= 2 {
-			out = extend(out, r.First)
+			ranges = extend(ranges, r.First)
 			if r.First != r.Last {
-				out = extend(out, r.Last)
+				ranges = extend(ranges, r.Last)
 			}
 			continue
 		}
-		out = append(split(out), r)
-		for k := len(out) - 1; k > 0; k-- {
-			m, ok := join(out[k-1], out[k])
+		ranges = append(split(ranges), r)
+		for k := len(ranges) - 1; k > 0; k-- {
+			m, ok := join(ranges[k-1], ranges[k])
 			if !ok {
 				break
 			}
-			out = append(out[:k-1], m)
+			ranges = append(ranges[:k-1], m)
 		}
 	}
-	out = split(out)
-	return slices.Clip(out), len(out) <= maxRanges
+	ranges = split(ranges)
+	return slices.Clip(ranges), len(ranges) <= maxRanges
 }
 
 // join makes one range of two neighbours if they continue each other.
@@ -187,50 +187,51 @@ func rebuild(in []Range) ([]Range, bool) {
 			set[i/64] |= 1 << (i % 64)
 		}
 	}
-	var out []Range
+	var ranges []Range
 	for i := uint32(0); i <= top; i++ {
 		if set[i/64]&(1<<(i%64)) == 0 {
 			continue
 		}
-		out = extend(out, i)
-		if len(out) > maxRanges+2 {
+		ranges = extend(ranges, i)
+		if len(ranges) > maxRanges+2 {
 			return nil, false
 		}
 	}
-	out = split(out)
-	return out, len(out) <= maxRanges
+	ranges = split(ranges)
+	return ranges, len(ranges) <= maxRanges
 }
 
 // extend adds index i, larger than all before, to the last range if it fits.
 // While it grows, a pair of indices is a range whose step is their distance.
-func extend(out []Range, i uint32) []Range {
-	if k := len(out) - 1; k >= 0 {
-		r := &out[k]
+func extend(ranges []Range, i uint32) []Range {
+	if k := len(ranges) - 1; k >= 0 {
+		r := &ranges[k]
 		switch {
 		case r.First == r.Last:
 			r.Last, r.Step = i, i-r.First
-			return out
+			return ranges
 		case i-r.Last == r.Step:
 			r.Last = i
-			return out
+			return ranges
 		case r.Last-r.First == r.Step && r.Step > 1:
 			// A pair that did not go on: its second index may start a range.
 			second := r.Last
 			r.Last, r.Step = r.First, 1
-			return append(out, Range{second, i, i - second})
+			return append(ranges, Range{second, i, i - second})
 		}
 	}
-	return append(out, Range{i, i, 1})
+	return append(ranges, Range{i, i, 1})
 }
 
 // split turns a last pair that is no neighbourhood into two single indices.
-func split(out []Range) []Range {
-	if k := len(out) - 1; k >= 0 && out[k].Step > 1 && out[k].Last-out[k].First == out[k].Step {
-		last := out[k].Last
-		out[k].Last, out[k].Step = out[k].First, 1
-		out = append(out, Range{last, last, 1})
+func split(ranges []Range) []Range {
+	if k := len(ranges) - 1; k >= 0 && ranges[k].Step > 1 &&
+		ranges[k].Last-ranges[k].First == ranges[k].Step {
+		last := ranges[k].Last
+		ranges[k].Last, ranges[k].Step = ranges[k].First, 1
+		ranges = append(ranges, Range{last, last, 1})
 	}
-	return out
+	return ranges
 }
 
 // Count is the number of tasks.
@@ -320,15 +321,15 @@ func (a Array) Without(i uint32) Array {
 		return a
 	}
 	r := a.Ranges[k]
-	out := make([]Range, 0, len(a.Ranges)+1)
-	out = append(out, a.Ranges[:k]...)
+	ranges := make([]Range, 0, len(a.Ranges)+1)
+	ranges = append(ranges, a.Ranges[:k]...)
 	if i > r.First {
-		out = append(out, tidy(Range{r.First, i - r.Step, r.Step}))
+		ranges = append(ranges, tidy(Range{r.First, i - r.Step, r.Step}))
 	}
 	if i < r.Last {
-		out = append(out, tidy(Range{i + r.Step, r.Last, r.Step}))
+		ranges = append(ranges, tidy(Range{i + r.Step, r.Last, r.Step}))
 	}
-	a.Ranges = append(out, a.Ranges[k+1:]...)
+	a.Ranges = append(ranges, a.Ranges[k+1:]...)
 	return a
 }
 
@@ -338,49 +339,67 @@ func (a Array) With(i uint32) Array {
 		return a
 	}
 	k := a.rangeAt(i)
-	out := make([]Range, 0, len(a.Ranges)+2)
-	out = append(out, a.Ranges[:k]...)
+	ranges := make([]Range, 0, len(a.Ranges)+2)
+	ranges = append(ranges, a.Ranges[:k]...)
 	one := Range{i, i, 1}
 	if k < len(a.Ranges) && a.Ranges[k].First < i { // inside the span of a stepped range
 		r := a.Ranges[k]
 		below := i - (i-r.First)%r.Step
-		out = append(
-			out,
+		ranges = append(
+			ranges,
 			tidy(Range{r.First, below, r.Step}),
 			one,
 			tidy(Range{below + r.Step, r.Last, r.Step}),
 		)
 		k++
 	} else {
-		out = append(out, one)
+		ranges = append(ranges, one)
 	}
-	out = append(out, a.Ranges[k:]...)
-	a.Ranges, _ = normal(out)
+	ranges = append(ranges, a.Ranges[k:]...)
+	a.Ranges, _ = normal(ranges)
 	return a
 }
 
 // String prints the expression so that ParseArray gives the same array.
 func (a Array) String() string { return a.printRanges(0) }
 
+// minSteps and minStepSpan are the fewest indices, and the least distance of the last from the
+// first, that squeue writes as first-last:step. Fewer are listed.
+const (
+	minSteps    = 6
+	minStepSpan = 11
+)
+
 // Display prints the indices as squeue does inside "_[…]": steps only if all
-// indices have the same distance, and not more than limit bytes (0 = no limit;
+// indices have the same distance and are many, and not more than limit bytes (0 = no limit;
 // squeue cuts at 64) before "...".
 func (a Array) Display(limit int) string {
 	if limit <= 0 {
 		limit = 1 << 30
 	}
-	if len(a.Ranges) == 1 && a.Ranges[0].countTasks() > 2 {
-		return a.printRanges(limit)
+	if len(a.Ranges) == 1 {
+		only := a.Ranges[0]
+		wide := only.countTasks() >= minSteps && only.Last-only.First >= minStepSpan
+		if only.Step == 1 || wide {
+			return a.printRanges(limit)
+		}
 	}
 	flat := Array{Throttle: a.Throttle}
 	size := 0
+	add := func(r Range) {
+		if last := len(flat.Ranges) - 1; last >= 0 && flat.Ranges[last].Last+1 == r.First {
+			flat.Ranges[last].Last = r.Last
+			return
+		}
+		flat.Ranges = append(flat.Ranges, r)
+	}
 	for _, r := range a.Ranges {
 		if r.Step == 1 {
-			flat.Ranges = append(flat.Ranges, r)
+			add(r)
 			continue
 		}
 		for i := r.First; i <= r.Last; i += r.Step {
-			flat.Ranges = append(flat.Ranges, Range{i, i, 1})
+			add(Range{i, i, 1})
 			size += 2
 			if size > limit {
 				break
@@ -393,29 +412,29 @@ func (a Array) Display(limit int) string {
 // printRanges writes the ranges; with a limit it stops after the part that would
 // pass it, and says so.
 func (a Array) printRanges(limit int) string {
-	var b []byte
+	var buffer []byte
 	for k, r := range a.Ranges {
-		mark := len(b)
+		mark := len(buffer)
 		if k > 0 {
-			b = append(b, ',')
+			buffer = append(buffer, ',')
 		}
-		b = strconv.AppendUint(b, uint64(r.First), 10)
+		buffer = strconv.AppendUint(buffer, uint64(r.First), 10)
 		if r.Last != r.First {
-			b = append(b, '-')
-			b = strconv.AppendUint(b, uint64(r.Last), 10)
+			buffer = append(buffer, '-')
+			buffer = strconv.AppendUint(buffer, uint64(r.Last), 10)
 			if r.Step > 1 {
-				b = append(b, ':')
-				b = strconv.AppendUint(b, uint64(r.Step), 10)
+				buffer = append(buffer, ':')
+				buffer = strconv.AppendUint(buffer, uint64(r.Step), 10)
 			}
 		}
-		if limit > 0 && len(b) > limit && k > 0 {
-			b = append(b[:mark], ",..."...)
+		if limit > 0 && len(buffer) > limit && k > 0 {
+			buffer = append(buffer[:mark], ",..."...)
 			break
 		}
 	}
 	if a.Throttle > 0 {
-		b = append(b, '%')
-		b = strconv.AppendUint(b, uint64(a.Throttle), 10)
+		buffer = append(buffer, '%')
+		buffer = strconv.AppendUint(buffer, uint64(a.Throttle), 10)
 	}
-	return string(b)
+	return string(buffer)
 }

@@ -37,13 +37,13 @@ func badInput(what, input, reason string, args ...any) error {
 }
 
 // parseDigits reads a non-empty string of decimal digits below limit.
-func parseDigits(s string, limit int64) (int64, bool) {
-	if s == "" {
+func parseDigits(text string, limit int64) (int64, bool) {
+	if text == "" {
 		return 0, false
 	}
 	var n int64
-	for i := range len(s) {
-		c := s[i]
+	for i := range len(text) {
+		c := text[i]
 		if c < '0' || c > '9' {
 			return 0, false
 		}
@@ -56,12 +56,12 @@ func parseDigits(s string, limit int64) (int64, bool) {
 }
 
 // lowerASCII is ASCII lower case: keywords must not depend on a locale.
-func lowerASCII(s string) string {
-	b := []byte(s)
-	for i, c := range b {
+func lowerASCII(text string) string {
+	data := []byte(text)
+	for i, c := range data {
 		if c >= 'A' && c <= 'Z' {
-			b[i] = c + 'a' - 'A'
+			data[i] = c + 'a' - 'A'
 		}
 	}
-	return string(b)
+	return string(data)
 }

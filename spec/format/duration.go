@@ -16,110 +16,110 @@ const (
 	maxDuration = int64(9e9)
 )
 
-// ParseDuration reads a time limit into seconds. The forms are min, min:sec,
+// ParseDuration reads a time limit into seconds. The forms are min, min:seconds,
 // h:m:s, d-h, d-h:m, d-h:m:s; UNLIMITED, INFINITE and -1 give [Infinite]. As
 // in Slurm, fields may exceed their natural size: 90:00 is ninety minutes.
-func ParseDuration(s string) (int64, error) {
+func ParseDuration(text string) (int64, error) {
 	const forms = "expected minutes, m:s, h:m:s, d-h, d-h:m, d-h:m:s or UNLIMITED"
-	switch lowerASCII(s) {
+	switch lowerASCII(text) {
 	case "unlimited", "infinite", "-1":
 		return Infinite, nil
 	case "":
-		return 0, badInput("duration", s, "it is empty; "+forms)
+		return 0, badInput("duration", text, "it is empty; "+forms)
 	}
-	days, rest, withDays := strings.Cut(s, "-")
+	days, rest, withDays := strings.Cut(text, "-")
 	if !withDays {
-		rest = s
+		rest = text
 	}
 	parts := strings.Split(rest, ":")
 	if len(parts) > 3 {
-		return 0, badInput("duration", s, forms)
+		return 0, badInput("duration", text, forms)
 	}
 	var f [3]int64
 	for i, p := range parts {
 		n, ok := parseDigits(p, maxField)
 		if !ok {
-			return 0, badInput("duration", s, forms)
+			return 0, badInput("duration", text, forms)
 		}
 		f[i] = n
 	}
-	var sec int64
+	var seconds int64
 	switch {
 	case withDays:
 		d, ok := parseDigits(days, maxField/86400)
 		if !ok {
-			return 0, badInput("duration", s, forms)
+			return 0, badInput("duration", text, forms)
 		}
-		sec = d*86400 + f[0]*3600 + f[1]*60 + f[2]
+		seconds = d*86400 + f[0]*3600 + f[1]*60 + f[2]
 	case len(parts) == 1:
-		sec = f[0] * 60
+		seconds = f[0] * 60
 	case len(parts) == 2:
-		sec = f[0]*60 + f[1]
+		seconds = f[0]*60 + f[1]
 	default:
-		sec = f[0]*3600 + f[1]*60 + f[2]
+		seconds = f[0]*3600 + f[1]*60 + f[2]
 	}
-	if sec > maxDuration {
-		return 0, badInput("duration", s, "it is longer than 285 years; write UNLIMITED")
+	if seconds > maxDuration {
+		return 0, badInput("duration", text, "it is longer than 285 years; write UNLIMITED")
 	}
-	return sec, nil
+	return seconds, nil
 }
 
 // Duration prints seconds as [D-]HH:MM:SS, as sacct and scontrol do; Infinite
 // is UNLIMITED. A negative value is INVALID.
-func Duration(sec int64) string {
+func Duration(seconds int64) string {
 	switch {
-	case sec == Infinite:
+	case seconds == Infinite:
 		return "UNLIMITED"
-	case sec < 0:
+	case seconds < 0:
 		return "INVALID"
 	}
-	b := make([]byte, 0, 16)
-	if d := sec / 86400; d > 0 {
-		b = append(strconv.AppendInt(b, d, 10), '-')
+	buffer := make([]byte, 0, 16)
+	if d := seconds / 86400; d > 0 {
+		buffer = append(strconv.AppendInt(buffer, d, 10), '-')
 	}
-	b = append(two(b, sec/3600%24), ':')
-	return string(two(append(two(b, sec/60%60), ':'), sec%60))
+	buffer = append(two(buffer, seconds/3600%24), ':')
+	return string(two(append(two(buffer, seconds/60%60), ':'), seconds%60))
 }
 
 // ShortDuration prints seconds as squeue does: M:SS, H:MM:SS or D-HH:MM:SS.
-func ShortDuration(sec int64) string {
+func ShortDuration(seconds int64) string {
 	switch {
-	case sec == Infinite:
+	case seconds == Infinite:
 		return "UNLIMITED"
-	case sec < 0:
+	case seconds < 0:
 		return "INVALID"
-	case sec >= 86400:
-		return Duration(sec)
+	case seconds >= 86400:
+		return Duration(seconds)
 	}
-	b := make([]byte, 0, 8)
-	if h := sec / 3600; h > 0 {
-		b = append(strconv.AppendInt(b, h, 10), ':')
-		b = two(b, sec/60%60)
+	buffer := make([]byte, 0, 8)
+	if h := seconds / 3600; h > 0 {
+		buffer = append(strconv.AppendInt(buffer, h, 10), ':')
+		buffer = two(buffer, seconds/60%60)
 	} else {
-		b = strconv.AppendInt(b, sec/60, 10)
+		buffer = strconv.AppendInt(buffer, seconds/60, 10)
 	}
-	return string(two(append(b, ':'), sec%60))
+	return string(two(append(buffer, ':'), seconds%60))
 }
 
 // CPUTime prints used microseconds as sacct's TotalCPU: MM:SS.mmm below one
 // hour if there is a fraction, else [D-]HH:MM:SS.
 func CPUTime(usec int64) string {
-	sec, ms := usec/1e6, usec/1000%1000
-	if usec < 0 || sec >= 3600 || usec%1e6 == 0 {
-		return Duration(sec)
+	seconds, ms := usec/1e6, usec/1000%1000
+	if usec < 0 || seconds >= 3600 || usec%1e6 == 0 {
+		return Duration(seconds)
 	}
-	b := append(two(nil, sec/60), ':')
-	b = append(two(b, sec%60), '.')
-	return string(two(append(b, byte('0'+ms/100)), ms%100))
+	buffer := append(two(nil, seconds/60), ':')
+	buffer = append(two(buffer, seconds%60), '.')
+	return string(two(append(buffer, byte('0'+ms/100)), ms%100))
 }
 
 // Minutes rounds seconds up to whole minutes, in seconds: Slurm's time limits
 // are minutes.
-func Minutes(sec int64) int64 {
-	if sec >= Infinite-59 {
+func Minutes(seconds int64) int64 {
+	if seconds >= Infinite-59 {
 		return Infinite
 	}
-	return (sec + 59) / 60 * 60
+	return (seconds + 59) / 60 * 60
 }
 
-func two(b []byte, n int64) []byte { return append(b, byte('0'+n/10%10), byte('0'+n%10)) }
+func two(buffer []byte, n int64) []byte { return append(buffer, byte('0'+n/10%10), byte('0'+n%10)) }

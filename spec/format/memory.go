@@ -12,34 +12,34 @@ const units = "KMGTP"
 
 // amount reads digits and a unit letter: 4G gives 4 and 3; without a letter
 // the power is def.
-func amount(what, s string, def int) (n int64, power int, err error) {
-	num := strings.TrimRight(s, "kKmMgGtTpPbB")
-	suffix := lowerASCII(s[len(num):])
+func amount(what, text string, def int) (n int64, power int, err error) {
+	number := strings.TrimRight(text, "kKmMgGtTpPbB")
+	suffix := lowerASCII(text[len(number):])
 	power = def
 	if suffix != "" {
 		power = strings.IndexByte(lowerASCII(units), suffix[0]) + 1
 		if power == 0 || (len(suffix) > 1 && suffix[1:] != "b") {
-			return 0, 0, badInput(what, s, "unknown unit; use K, M, G, T or P")
+			return 0, 0, badInput(what, text, "unknown unit; use K, M, G, T or P")
 		}
 	}
-	n, ok := parseDigits(num, maxAmount)
+	n, ok := parseDigits(number, maxAmount)
 	switch {
 	case ok:
 		return n, power, nil
-	case strings.ContainsRune(num, '.'):
-		return 0, 0, badInput(what, s, "fractions are not possible; use a smaller unit")
-	case strings.HasPrefix(num, "-"):
-		return 0, 0, badInput(what, s, "it is negative")
-	case num != "" && strings.Trim(num, "0123456789") == "":
-		return 0, 0, badInput(what, s, "it is too large")
+	case strings.ContainsRune(number, '.'):
+		return 0, 0, badInput(what, text, "fractions are not possible; use a smaller unit")
+	case strings.HasPrefix(number, "-"):
+		return 0, 0, badInput(what, text, "it is negative")
+	case number != "" && strings.Trim(number, "0123456789") == "":
+		return 0, 0, badInput(what, text, "it is too large")
 	}
-	return 0, 0, badInput(what, s, "expected a whole number and at most one of K, M, G, T, P")
+	return 0, 0, badInput(what, text, "expected a whole number and at most one of K, M, G, T, P")
 }
 
 // ParseMemory reads an amount of memory into MiB, rounded up: 500M, 4G, 1T,
 // 1024K (also with a trailing B); a plain number is MiB.
-func ParseMemory(s string) (int64, error) {
-	n, power, err := amount("memory size", s, 2)
+func ParseMemory(text string) (int64, error) {
+	n, power, err := amount("memory size", text, 2)
 	if err != nil {
 		return 0, err
 	}
@@ -52,7 +52,7 @@ func ParseMemory(s string) (int64, error) {
 	for ; power > 2; power-- {
 		n <<= 10
 		if n >= maxAmount {
-			return 0, badInput("memory size", s, "it is too large")
+			return 0, badInput("memory size", text, "it is too large")
 		}
 	}
 	return n, nil
@@ -60,15 +60,15 @@ func ParseMemory(s string) (int64, error) {
 
 // ParseCount reads a whole number with an optional unit that multiplies by
 // powers of 1024: 10, 2K, 4G.
-func ParseCount(s string) (int64, error) {
-	n, power, err := amount("count", s, 0)
+func ParseCount(text string) (int64, error) {
+	n, power, err := amount("count", text, 0)
 	if err != nil {
 		return 0, err
 	}
 	for ; power > 0; power-- {
 		n <<= 10
 		if n >= maxAmount {
-			return 0, badInput("count", s, "it is too large")
+			return 0, badInput("count", text, "it is too large")
 		}
 	}
 	return n, nil
@@ -106,37 +106,37 @@ func Units(n int64, from byte, convert Convert) string {
 	if convert.Decimal {
 		div = 1000
 	}
-	v := float64(n) // divisions by 1024 are exact, and what is printed decides nothing
+	value := float64(n) // divisions by 1024 are exact, and what is printed decides nothing
 	switch to := strings.IndexByte(units, convert.To); {
 	case convert.Keep:
 	case to >= 0:
 		for ; at < to; at++ {
-			v /= float64(div)
+			value /= float64(div)
 		}
 		for ; at > to; at-- {
-			v *= float64(div)
+			value *= float64(div)
 		}
 	case convert.Exact:
 		for ; n != 0 && n%div == 0 && at < len(units)-1; at++ {
 			n /= div
 		}
-		v = float64(n)
+		value = float64(n)
 		if at < 0 {
 			return strconv.FormatInt(n, 10)
 		}
 		return strconv.FormatInt(n, 10) + units[at:at+1]
 	default:
-		for ; (v >= float64(div) || v <= -float64(div)) && at < len(units)-1; at++ {
-			v /= float64(div)
+		for ; (value >= float64(div) || value <= -float64(div)) && at < len(units)-1; at++ {
+			value /= float64(div)
 		}
 	}
 	precision := 2
-	if v == float64(int64(v)) && !convert.Fraction {
+	if value == float64(int64(value)) && !convert.Fraction {
 		precision = 0
 	}
-	b := strconv.AppendFloat(nil, v, 'f', precision, 64)
+	buffer := strconv.AppendFloat(nil, value, 'f', precision, 64)
 	if at >= 0 {
-		b = append(b, units[at])
+		buffer = append(buffer, units[at])
 	}
-	return string(b)
+	return string(buffer)
 }

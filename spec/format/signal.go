@@ -17,11 +17,11 @@ var signals = [...]string{
 const maxSignal = 64
 
 // ParseSignal reads TERM, SIGTERM or 15 into the number.
-func ParseSignal(s string) (int, error) {
-	if n, ok := parseDigits(s, maxSignal+1); ok && n > 0 {
+func ParseSignal(text string) (int, error) {
+	if n, ok := parseDigits(text, maxSignal+1); ok && n > 0 {
 		return int(n), nil
 	}
-	name := strings.TrimPrefix(strings.ToUpper(s), "SIG")
+	name := strings.TrimPrefix(strings.ToUpper(text), "SIG")
 	for n, have := range signals {
 		if have == name && n > 0 {
 			return n, nil
@@ -37,7 +37,7 @@ func ParseSignal(s string) (int, error) {
 	}
 	return 0, badInput(
 		"signal",
-		s,
+		text,
 		"expected a name such as TERM or SIGUSR1, or a number from 1 to %d",
 		maxSignal,
 	)
@@ -60,11 +60,11 @@ type EarlySignal struct {
 }
 
 // ParseEarlySignal reads [R|B|RB:]signal[@seconds]; without a time it is 60 s.
-func ParseEarlySignal(s string) (EarlySignal, error) {
+func ParseEarlySignal(text string) (EarlySignal, error) {
 	const what = "signal specification"
 	early := EarlySignal{Before: 60}
-	rest := s
-	if flags, tail, ok := strings.Cut(s, ":"); ok {
+	rest := text
+	if flags, tail, ok := strings.Cut(text, ":"); ok {
 		rest = tail
 		for _, c := range lowerASCII(flags) {
 			switch c {
@@ -73,25 +73,27 @@ func ParseEarlySignal(s string) (EarlySignal, error) {
 			case 'r':
 				early.Overlap = true
 			default:
-				return EarlySignal{}, badInput(what, s, "the part before ':' may only hold R and B")
+				return EarlySignal{}, badInput(
+					what, text, "the part before ':' may only hold R and B",
+				)
 			}
 		}
 		if flags == "" {
-			return EarlySignal{}, badInput(what, s, "the part before ':' is empty")
+			return EarlySignal{}, badInput(what, text, "the part before ':' is empty")
 		}
 	}
 	name, before, timed := strings.Cut(rest, "@")
 	n, err := ParseSignal(name)
 	if err != nil {
-		return EarlySignal{}, badInput(what, s, "unknown signal %q", name)
+		return EarlySignal{}, badInput(what, text, "unknown signal %q", name)
 	}
 	early.Number = n
 	if timed {
-		sec, ok := parseDigits(before, 65536)
+		seconds, ok := parseDigits(before, 65536)
 		if !ok {
-			return EarlySignal{}, badInput(what, s, "expected seconds from 0 to 65535 after @")
+			return EarlySignal{}, badInput(what, text, "expected seconds from 0 to 65535 after @")
 		}
-		early.Before = sec
+		early.Before = seconds
 	}
 	return early, nil
 }

@@ -9,11 +9,11 @@ import (
 // "standard" as [Time]; "relative" shortens by how far the moment is from m.Now;
 // any text with % is a strftime format (the conversions that do not depend on
 // a locale). ok is false for a format that is none of these.
-func TimeAs(layout string, sec int64, moment Moment) (text string, ok bool) {
-	if layout == "" || layout == "standard" || sec == 0 {
-		return Time(sec, moment.Loc), true
+func TimeAs(layout string, seconds int64, moment Moment) (text string, ok bool) {
+	if layout == "" || layout == "standard" || seconds == 0 {
+		return Time(seconds, moment.Loc), true
 	}
-	t := time.Unix(sec, 0).In(moment.Loc)
+	t := time.Unix(seconds, 0).In(moment.Loc)
 	if layout == "relative" {
 		return relative(t, time.Unix(moment.Now, 0).In(moment.Loc)), true
 	}
@@ -48,11 +48,11 @@ var conversions = map[byte]string{
 }
 
 func strftime(layout string, t time.Time) (string, bool) {
-	var b []byte
+	var buffer []byte
 	any := false
 	for i := 0; i < len(layout); i++ {
 		if layout[i] != '%' {
-			b = append(b, layout[i])
+			buffer = append(buffer, layout[i])
 			continue
 		}
 		i++
@@ -62,24 +62,24 @@ func strftime(layout string, t time.Time) (string, bool) {
 		any = true
 		switch c := layout[i]; c {
 		case '%':
-			b = append(b, '%')
+			buffer = append(buffer, '%')
 		case 'n':
-			b = append(b, '\n')
+			buffer = append(buffer, '\n')
 		case 't':
-			b = append(b, '\t')
+			buffer = append(buffer, '\t')
 		case 's':
-			b = strconv.AppendInt(b, t.Unix(), 10)
+			buffer = strconv.AppendInt(buffer, t.Unix(), 10)
 		case 'u':
-			b = strconv.AppendInt(b, int64((t.Weekday()+6)%7+1), 10)
+			buffer = strconv.AppendInt(buffer, int64((t.Weekday()+6)%7+1), 10)
 		case 'w':
-			b = strconv.AppendInt(b, int64(t.Weekday()), 10)
+			buffer = strconv.AppendInt(buffer, int64(t.Weekday()), 10)
 		default:
 			l, ok := conversions[c]
 			if !ok {
 				return "", false
 			}
-			b = t.AppendFormat(b, l)
+			buffer = t.AppendFormat(buffer, l)
 		}
 	}
-	return string(b), any
+	return string(buffer), any
 }

@@ -78,7 +78,7 @@ func cutTime(text string) (date, clock string) {
 }
 
 // parseNow reads what follows "now": nothing or ±N[unit].
-func parseNow(s, rest string, now int64) (int64, error) {
+func parseNow(text, rest string, now int64) (int64, error) {
 	if rest == "" {
 		return now, nil
 	}
@@ -88,14 +88,14 @@ func parseNow(s, rest string, now int64) (int64, error) {
 		sign = -1
 	case '+':
 	default:
-		return 0, badInput("time", s, timeForms)
+		return 0, badInput("time", text, timeForms)
 	}
-	num := strings.TrimRight(rest[1:], "abcdefghijklmnopqrstuvwxyz")
-	n, ok := parseDigits(num, maxField/604800)
+	number := strings.TrimRight(rest[1:], "abcdefghijklmnopqrstuvwxyz")
+	n, ok := parseDigits(number, maxField/604800)
 	if !ok {
-		return 0, badInput("time", s, "expected a whole number after now%c", rest[0])
+		return 0, badInput("time", text, "expected a whole number after now%c", rest[0])
 	}
-	switch unit := rest[1+len(num):]; unit {
+	switch unit := rest[1+len(number):]; unit {
 	case "", "s", "sec", "secs", "second", "seconds":
 	case "min", "mins", "minute", "minutes":
 		n *= 60
@@ -108,7 +108,7 @@ func parseNow(s, rest string, now int64) (int64, error) {
 	default:
 		return 0, badInput(
 			"time",
-			s,
+			text,
 			"unknown unit %q; use seconds, minutes, hours, days or weeks",
 			unit,
 		)
@@ -130,8 +130,8 @@ func (p *timeParser) setClock(hour, minute, second int) {
 }
 
 // readClock reads a time of day; the result is a reason, empty on success.
-func (p *timeParser) readClock(s string) string {
-	switch s {
+func (p *timeParser) readClock(text string) string {
+	switch text {
 	case "midnight":
 		p.setClock(0, 0, 0)
 		return ""
@@ -145,16 +145,16 @@ func (p *timeParser) readClock(s string) string {
 		p.setClock(16, 0, 0)
 		return ""
 	}
-	body := s
+	body := text
 	half := ""
-	if strings.HasSuffix(s, "am") || strings.HasSuffix(s, "pm") {
-		body = strings.TrimSpace(s[:len(s)-2])
-		half = s[len(s)-2:]
+	if strings.HasSuffix(text, "am") || strings.HasSuffix(text, "pm") {
+		body = strings.TrimSpace(text[:len(text)-2])
+		half = text[len(text)-2:]
 	}
 	parts := strings.Split(body, ":")
 	var fields [3]int64 // hour, minute, second
 	if len(parts) < 2 || len(parts) > 3 {
-		return strconv.Quote(s) + " is not a time of day"
+		return strconv.Quote(text) + " is not a time of day"
 	}
 	for i, part := range parts {
 		limit := int64(60)
@@ -163,13 +163,13 @@ func (p *timeParser) readClock(s string) string {
 		}
 		field, ok := parseDigits(part, limit)
 		if !ok || len(part) > 2 {
-			return strconv.Quote(s) + " is not a time of day"
+			return strconv.Quote(text) + " is not a time of day"
 		}
 		fields[i] = field
 	}
 	if half != "" {
 		if fields[0] < 1 || fields[0] > 12 {
-			return strconv.Quote(s) + ": hours with AM or PM are 1 to 12"
+			return strconv.Quote(text) + ": hours with AM or PM are 1 to 12"
 		}
 		fields[0] %= 12
 		if half == "pm" {
@@ -181,9 +181,9 @@ func (p *timeParser) readClock(s string) string {
 }
 
 // readDate reads a day; the result is a reason, empty on success.
-func (p *timeParser) readDate(s string) string {
-	fail := strconv.Quote(s) + " is not a date"
-	switch s {
+func (p *timeParser) readDate(text string) string {
+	fail := strconv.Quote(text) + " is not a date"
+	switch text {
 	case "today":
 		p.setDay(p.now)
 		return ""
@@ -191,7 +191,7 @@ func (p *timeParser) readDate(s string) string {
 		p.setDay(p.now.AddDate(0, 0, 1))
 		return ""
 	}
-	if parts := strings.Split(s, "-"); len(parts) == 3 {
+	if parts := strings.Split(text, "-"); len(parts) == 3 {
 		year, ok := parseDigits(parts[0], 10000)
 		if !ok || len(parts[0]) != 4 {
 			return fail
@@ -199,13 +199,13 @@ func (p *timeParser) readDate(s string) string {
 		return p.dayOfMonth(year, parts[1], parts[2], fail)
 	}
 	sep := "/"
-	if strings.Contains(s, ".") {
+	if strings.Contains(text, ".") {
 		sep = "."
 	}
-	parts := strings.Split(s, sep)
-	if len(parts) == 1 && (len(s) == 4 || len(s) == 6) {
-		parts = []string{s[:2], s[2:4], s[4:]}
-		if len(s) == 4 {
+	parts := strings.Split(text, sep)
+	if len(parts) == 1 && (len(text) == 4 || len(text) == 6) {
+		parts = []string{text[:2], text[2:4], text[4:]}
+		if len(text) == 4 {
 			parts = parts[:2]
 		}
 	}
@@ -304,9 +304,9 @@ func (p *timeParser) resolveMissing(past bool) int64 {
 
 // Time prints seconds since 1970 as Slurm's standard format,
 // 2026-11-21T10:00:00; 0 is "Unknown".
-func Time(sec int64, loc *time.Location) string {
-	if sec == 0 {
+func Time(seconds int64, zone *time.Location) string {
+	if seconds == 0 {
 		return "Unknown"
 	}
-	return time.Unix(sec, 0).In(loc).Format("2006-01-02T15:04:05")
+	return time.Unix(seconds, 0).In(zone).Format("2006-01-02T15:04:05")
 }

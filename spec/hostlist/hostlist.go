@@ -48,12 +48,12 @@ func (e *SyntaxError) Error() string {
 }
 
 // quote shortens long expressions: an error line must stay readable.
-func quote(s string) string {
+func quote(text string) string {
 	const most = 60
-	if len(s) > most {
-		s = s[:most] + "..."
+	if len(text) > most {
+		text = text[:most] + "..."
 	}
-	return strconv.Quote(s)
+	return strconv.Quote(text)
 }
 
 // run is hosts prefix + number + suffix for every number of lo..hi, printed
@@ -173,10 +173,10 @@ func (l List) Unique() List {
 	return fold(once)
 }
 
-func (r *run) appendName(b []byte, n uint64) []byte {
-	b = append(b, r.prefix...)
-	b = appendNumber(b, n, r.width)
-	return append(b, r.suffix...)
+func (r *run) appendName(buffer []byte, n uint64) []byte {
+	buffer = append(buffer, r.prefix...)
+	buffer = appendNumber(buffer, n, r.width)
+	return append(buffer, r.suffix...)
 }
 
 func (r *run) hasHost(host string) bool {
@@ -238,7 +238,7 @@ func (l *List) pushRange(r run) {
 }
 
 // appendTo prints the ranges; neighbours that share prefix and suffix share a bracket.
-func (l List) appendTo(b []byte) []byte {
+func (l List) appendTo(buffer []byte) []byte {
 	for i := 0; i < len(l.runs); {
 		r := &l.runs[i]
 		j := i + 1
@@ -246,31 +246,31 @@ func (l List) appendTo(b []byte) []byte {
 			j++
 		}
 		if i > 0 {
-			b = append(b, ',')
+			buffer = append(buffer, ',')
 		}
-		b = append(b, r.prefix...)
+		buffer = append(buffer, r.prefix...)
 		switch {
 		case r.width == 0:
 		case j == i+1 && r.lo == r.hi:
-			b = appendNumber(b, r.lo, r.width)
+			buffer = appendNumber(buffer, r.lo, r.width)
 		default:
-			b = append(b, '[')
+			buffer = append(buffer, '[')
 			for k := i; k < j; k++ {
 				if k > i {
-					b = append(b, ',')
+					buffer = append(buffer, ',')
 				}
-				b = appendNumber(b, l.runs[k].lo, l.runs[k].width)
+				buffer = appendNumber(buffer, l.runs[k].lo, l.runs[k].width)
 				if l.runs[k].hi > l.runs[k].lo {
-					b = append(b, '-')
-					b = appendNumber(b, l.runs[k].hi, l.runs[k].width)
+					buffer = append(buffer, '-')
+					buffer = appendNumber(buffer, l.runs[k].hi, l.runs[k].width)
 				}
 			}
-			b = append(b, ']')
+			buffer = append(buffer, ']')
 		}
-		b = append(b, r.suffix...)
+		buffer = append(buffer, r.suffix...)
 		i = j
 	}
-	return b
+	return buffer
 }
 
 func fold(hosts []string) List {
@@ -314,16 +314,16 @@ func Contains(expr, host string) (bool, error) {
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
 // parseNumber reads 1 to maxDigits decimal digits.
-func parseNumber(s string) (uint64, bool) {
-	if s == "" || len(s) > maxDigits {
+func parseNumber(text string) (uint64, bool) {
+	if text == "" || len(text) > maxDigits {
 		return 0, false
 	}
 	var n uint64
-	for i := range len(s) {
-		if !isDigit(s[i]) {
+	for i := range len(text) {
+		if !isDigit(text[i]) {
 			return 0, false
 		}
-		n = n*10 + uint64(s[i]-'0')
+		n = n*10 + uint64(text[i]-'0')
 	}
 	return n, true
 }
@@ -337,9 +337,9 @@ func countDigits(n uint64) int {
 	return d
 }
 
-func appendNumber(b []byte, n uint64, width int) []byte {
+func appendNumber(buffer []byte, n uint64, width int) []byte {
 	for d := countDigits(n); d < width; d++ {
-		b = append(b, '0')
+		buffer = append(buffer, '0')
 	}
-	return strconv.AppendUint(b, n, 10)
+	return strconv.AppendUint(buffer, n, 10)
 }

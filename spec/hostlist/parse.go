@@ -53,8 +53,8 @@ func nameByte(c byte) bool {
 	return c == '-' || c == '_' || c == '.' || c == ':'
 }
 
-func badByte(s string, i int) string {
-	switch c := s[i]; c {
+func badByte(text string, i int) string {
+	switch c := text[i]; c {
 	case ' ', '\t', '\n', '\r', '\v', '\f':
 		return "white space (separate hosts with commas only)"
 	case ']':

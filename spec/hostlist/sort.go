@@ -87,17 +87,17 @@ func natural(a, b string) int {
 	return cmp.Compare(len(a), len(b))
 }
 
-func digits(s string) string {
+func digits(text string) string {
 	i := 0
-	for i < len(s) && isDigit(s[i]) {
+	for i < len(text) && isDigit(text[i]) {
 		i++
 	}
-	return s[:i]
+	return text[:i]
 }
 
-func trim(s string) string {
-	for len(s) > 1 && s[0] == '0' {
-		s = s[1:]
+func trim(text string) string {
+	for len(text) > 1 && text[0] == '0' {
+		text = text[1:]
 	}
-	return s
+	return text
 }

@@ -119,9 +119,9 @@ func ReadCgroup(fsys fs.FS, name string) (*Cgroup, Problems) {
 	recs, _ := lexFiles(fsys, name, &problems)
 	cgroup.Settings = readFlat(cgroup, newTable("cgroup.conf", cgroupKeys()), recs, &problems)
 	at := func(key string) Setting {
-		for _, s := range slices.Backward(cgroup.Settings) {
-			if strings.EqualFold(s.Key, key) {
-				return s
+		for _, setting := range slices.Backward(cgroup.Settings) {
+			if strings.EqualFold(setting.Key, key) {
+				return setting
 			}
 		}
 		return Setting{File: name, Key: key}
@@ -172,11 +172,11 @@ func (file *File) warnUnconfined(cgroup *Cgroup, problems Problems) Problems {
 func readFlat[T any](to *T, t *table[T], recs []Record, problems *Problems) []Setting {
 	var all []Setting
 	seen := make(map[string]Setting)
-	for _, rec := range recs {
-		setting := rec[0]
-		if len(rec) > 1 {
+	for _, record := range recs {
+		setting := record[0]
+		if len(record) > 1 {
 			problems.addProblem(
-				rec[1],
+				record[1],
 				Error,
 				"a line of this file holds one setting; %s stands on it already",
 				setting.Key,

@@ -61,16 +61,16 @@ func NewPartition(
 	set []spec.KeyValue,
 	config *spec.Config,
 ) (spec.PartitionSpec, []string, error) {
-	rec := Record{{Key: "PartitionName", Value: name, Line: 1}}
+	record := Record{{Key: "PartitionName", Value: name, Line: 1}}
 	typed, err := typedRecord(set)
 	if err != nil {
 		return spec.PartitionSpec{}, nil, err
 	}
-	rec = append(rec, typed...)
+	record = append(record, typed...)
 	var problems Problems
 	b, at := runningBuilder(config, &problems)
 	var draft partDraft
-	applyAll(&draft, newTable("a PartitionName record", partKeys()), rec, &problems)
+	applyAll(&draft, newTable("a PartitionName record", partKeys()), record, &problems)
 	b.parts = []partDraft{draft}
 	b.buildPartitions(at)
 	if t := draft.PartitionSpec.Topology; t != "" && !config.HasTopology(t) {
@@ -85,9 +85,9 @@ func NewPartition(
 	if err != nil {
 		return spec.PartitionSpec{}, nil, err
 	}
-	p := b.file.Config.Partitions[0]
-	p.Dynamic = true
-	return p, said, nil
+	partition := b.file.Config.Partitions[0]
+	partition.Dynamic = true
+	return partition, said, nil
 }
 
 // runningBuilder is a builder for records that are typed while the cluster of a
@@ -105,12 +105,12 @@ func runningBuilder(config *spec.Config, problems *Problems) (b *builder, at map
 
 // ChangesNodes tells whether the nodes of a partition are among what is set.
 func ChangesNodes(set []spec.KeyValue) bool {
-	rec, err := typedRecord(set)
-	return err == nil && changesNodes(rec)
+	record, err := typedRecord(set)
+	return err == nil && changesNodes(record)
 }
 
-func changesNodes(rec Record) bool {
-	return slices.ContainsFunc(rec, func(s Setting) bool { return s.Key == "Nodes" })
+func changesNodes(record Record) bool {
+	return slices.ContainsFunc(record, func(s Setting) bool { return s.Key == "Nodes" })
 }
 
 // typedRecord is what somebody typed about a partition, with each key as slurm.conf
@@ -118,18 +118,18 @@ func changesNodes(rec Record) bool {
 // partition begins with.
 func typedRecord(set []spec.KeyValue) (Record, error) {
 	names := newTable("a PartitionName record", partKeys()).keyNames()
-	rec := make(Record, 0, len(set))
+	record := make(Record, 0, len(set))
 	for _, kv := range set {
 		key, err := typedKey(kv.Key, names)
 		if err != nil {
 			return nil, err
 		}
-		if slices.ContainsFunc(rec, func(s Setting) bool { return s.Key == key }) {
+		if slices.ContainsFunc(record, func(s Setting) bool { return s.Key == key }) {
 			return nil, errors.New(key + " is given twice")
 		}
-		rec = append(rec, Setting{Key: key, Value: kv.Value, Line: 1})
+		record = append(record, Setting{Key: key, Value: kv.Value, Line: 1})
 	}
-	return rec, nil
+	return record, nil
 }
 
 // typedKey finds a key by its name in any case or by its beginning.
@@ -228,8 +228,8 @@ func describeTyped(problems *Problems) (said []string, err error) {
 	if bad := problems.AtLeast(Error); len(bad) > 0 {
 		return nil, errors.New(bad[0].Key + ": " + bad[0].Text)
 	}
-	for _, w := range problems.AtLeast(Warning) {
-		said = append(said, w.Key+": "+w.Text)
+	for _, problem := range problems.AtLeast(Warning) {
+		said = append(said, problem.Key+": "+problem.Text)
 	}
 	return said, nil
 }
@@ -242,11 +242,11 @@ func ChangePartition(
 	set []spec.KeyValue,
 	config *spec.Config,
 ) (spec.PartitionSpec, []string, error) {
-	rec, err := typedRecord(set)
+	record, err := typedRecord(set)
 	if err != nil {
 		return partition, nil, err
 	}
-	for _, setting := range rec {
+	for _, setting := range record {
 		if !slices.Contains(changeableKeys(), setting.Key) {
 			return partition, nil, errors.New(setting.Key +
 				" of a partition cannot be updated: change the configuration and reconfigure")
@@ -254,10 +254,10 @@ func ChangePartition(
 	}
 	var problems Problems
 	draft := partDraft{PartitionSpec: partition, haveTier: true, haveFactor: true}
-	applyAll(&draft, newTable("a PartitionName record", partKeys()), rec, &problems)
+	applyAll(&draft, newTable("a PartitionName record", partKeys()), record, &problems)
 	b, at := runningBuilder(config, &problems)
 	b.completePartition(&draft)
-	if changesNodes(rec) {
+	if changesNodes(record) {
 		b.changeNodes(&draft, at, &partition)
 	}
 	said, err := describeTyped(&problems)

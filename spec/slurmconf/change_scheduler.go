@@ -42,8 +42,8 @@ func effective(options []string) error {
 	var problems Problems
 	setSchedulerParameters(&File{}, schedulerLine(options, &problems))
 	var bad []error
-	for _, p := range problems {
-		bad = append(bad, errors.New(p.Key+": "+p.Text))
+	for _, problem := range problems {
+		bad = append(bad, errors.New(problem.Key+": "+problem.Text))
 	}
 	return errors.Join(bad...)
 }

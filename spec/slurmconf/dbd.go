@@ -26,8 +26,8 @@ func dbdKeys() []key[DBD] {
 		purge   = "what is kept how long is in muster.yaml"
 		archive = "nothing is archived to files; ClickHouse keeps or drops whole months"
 	)
-	secret := func(d *DBD, v value) {
-		d.HasSecret, d.secretAt = true, v.Setting
+	secret := func(dbd *DBD, v value) {
+		dbd.HasSecret, dbd.secretAt = true, v.Setting
 		v.noteValue("not used: %s", storage)
 	}
 	return []key[DBD]{
@@ -103,13 +103,13 @@ func ReadDBD(fsys fs.FS, name string) (*DBD, Problems) {
 	dbd := &DBD{Name: name}
 	recs, modes := lexFiles(fsys, name, &problems)
 	dbd.Settings = readFlat(dbd, newTable("slurmdbd.conf", dbdKeys()), recs, &problems)
-	for _, m := range modes {
-		if m.mode&everyone != 0 && dbd.HasSecret && m.name == dbd.secretAt.File {
+	for _, mode := range modes {
+		if mode.mode&everyone != 0 && dbd.HasSecret && mode.name == dbd.secretAt.File {
 			problems.addProblem(
 				dbd.secretAt,
 				Error,
 				"everyone may read or write this file (mode %04o) and so the password; chmod 600 it, or take the line out",
-				m.mode.Perm(),
+				mode.mode.Perm(),
 			)
 		}
 	}

@@ -30,8 +30,8 @@ func ReadNode(line string, config *spec.Config) ([]spec.NodeSpec, error) {
 		),
 		set: newTable("a NodeSet record", setKeys()),
 	}
-	for _, rec := range l.records {
-		b.addRecord(rec)
+	for _, record := range l.records {
+		b.addRecord(record)
 	}
 	b.buildNodes()
 	if len(file.Config.Nodes) == 0 && problems.Err() == nil {

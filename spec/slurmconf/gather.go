@@ -76,11 +76,11 @@ func setFilesystemType(file *File, v value) {
 }
 
 func setInterconnectType(file *File, v value) {
-	w, ok := v.parseWord(
+	word, ok := v.parseWord(
 		"acct_gather_interconnect/none|acct_gather_interconnect/ofed|acct_gather_interconnect/sysfs",
 	)
-	file.Agent.Gather.NoInterconnect = ok && strings.HasSuffix(w, "/none")
-	file.Agent.Gather.Sysfs = ok && strings.HasSuffix(w, "/sysfs")
+	file.Agent.Gather.NoInterconnect = ok && strings.HasSuffix(word, "/none")
+	file.Agent.Gather.Sysfs = ok && strings.HasSuffix(word, "/sysfs")
 }
 
 // setInfinibandType reads the older name of AcctGatherInterconnectType.
@@ -90,11 +90,11 @@ func setInfinibandType(file *File, v value) {
 }
 
 func setProfileType(_ *File, v value) {
-	w, ok := v.parseWord(
+	word, ok := v.parseWord(
 		"acct_gather_profile/none|acct_gather_profile/hdf5|acct_gather_profile/influxdb",
 	)
-	if ok && !strings.HasSuffix(w, "/none") {
-		v.warnValue("%s %s", w, whyProfile)
+	if ok && !strings.HasSuffix(word, "/none") {
+		v.warnValue("%s %s", word, whyProfile)
 	}
 }
 
@@ -103,7 +103,7 @@ func setProfileType(_ *File, v value) {
 //muster:table one row for each key
 func gatherKeys() []key[GatherFile] {
 	const profile = "samples of jobs go to ClickHouse"
-	out := []key[GatherFile]{
+	keys := []key[GatherFile]{
 		{"EnergyIPMICalcAdjustment", meaningless, "", "what a job used since the last reading is always estimated at its end, and paid back by the next", nil},
 		{"EnergyIPMIFrequency", implemented, "", "", setSpan(func(g *GatherFile) *spec.Span { return &g.IPMIEvery }, spec.Second)},
 		{"EnergyIPMIPassword", meaningless, "", "the node's own management controller needs no login; energy.redfish_password_file of muster.yaml is for others", nil},
@@ -130,10 +130,10 @@ func gatherKeys() []key[GatherFile] {
 		"EntitySensorNames", "IgnoreNonInterpretableSensors", "IgnoreScanningDisabled", "InterpretOemData", "PrivilegeLevel",
 		"ProtocolVersion", "RegisterSpacing", "RereadSdrCache", "SharedSensors", "WorkaroundFlags",
 	} {
-		out = append(out, key[GatherFile]{"EnergyIPMI" + name, meaningless, "", whyDriver, nil})
+		keys = append(keys, key[GatherFile]{"EnergyIPMI" + name, meaningless, "", whyDriver, nil})
 	}
-	slices.SortFunc(out, func(a, b key[GatherFile]) int { return strings.Compare(a.name, b.name) })
-	return out
+	slices.SortFunc(keys, func(a, b key[GatherFile]) int { return strings.Compare(a.name, b.name) })
+	return keys
 }
 
 // setPowerSensors accepts what is read: the node's power by DCMI.

@@ -81,10 +81,12 @@ func gresKeys() []key[gresDraft] {
 			v.failValue("Slurm replaced it by Cores, which counts cores and not CPUs")
 		}},
 		{"File", implemented, "", "", files(false)},
-		{"Flags", implemented, "", "", func(d *gresDraft, v value) {
+		{"Flags", implemented, "", "", func(draft *gresDraft, v value) {
 			v.checkOptions(gresFlags(), nil)
-			d.GRES.Flags = v.Value
-			d.GRES.NoConsume = slices.ContainsFunc(v.splitItems(), func(s string) bool { return strings.EqualFold(s, "no_consume") })
+			draft.GRES.Flags = v.Value
+			draft.GRES.NoConsume = slices.ContainsFunc(v.splitItems(), func(s string) bool {
+				return strings.EqualFold(s, "no_consume")
+			})
 		}},
 		{"Ignore", unsupported, "", "every line is read", nil},
 		{"Link", implemented, "", "", setLinks},
@@ -134,16 +136,16 @@ func gresFlags() []option {
 }
 
 func setAutoDetect(draft *gresDraft, v value) {
-	switch w, _ := v.parseWord("nvml|nvidia|rsmi|oneapi|nrt|off"); w {
+	switch word, _ := v.parseWord("nvml|nvidia|rsmi|oneapi|nrt|off"); word {
 	case "nvml", "off":
-		draft.AutoDetect = w
+		draft.AutoDetect = word
 	case "nvidia":
 		v.noteValue("NVIDIA's library is asked, as with nvml")
 		draft.AutoDetect = "nvml"
 	case "rsmi", "oneapi", "nrt":
 		v.failValue(
 			"%s is not supported: only NVIDIA's GPUs are found by themselves; write Name, Type and File",
-			w,
+			word,
 		)
 	}
 }
@@ -175,12 +177,12 @@ func ReadGres(fsys fs.FS, name string) (*Gres, Problems) {
 	gres := &Gres{Name: name}
 	t := newTable("a line of gres.conf", gresKeys())
 	recs, _ := lexFiles(fsys, name, &problems)
-	for _, rec := range recs {
-		gres.Settings = append(gres.Settings, rec...)
+	for _, record := range recs {
+		gres.Settings = append(gres.Settings, record...)
 		var draft gresDraft
-		draft.Setting = rec[0]
+		draft.Setting = record[0]
 		before := len(problems.AtLeast(Error))
-		applyAll(&draft, t, rec, &problems)
+		applyAll(&draft, t, record, &problems)
 		if len(problems.AtLeast(Error)) == before {
 			gres.keepLine(&draft, &problems)
 		}
@@ -319,8 +321,8 @@ func shareNode(a, b hostlist.List) bool {
 // Detect is the detection mechanism for a node: nvml, off or empty.
 func (g *Gres) Detect(node string) string {
 	for i := range g.Lines {
-		if l := &g.Lines[i]; l.AutoDetect != "" && l.For(node) {
-			return l.AutoDetect
+		if line := &g.Lines[i]; line.AutoDetect != "" && line.For(node) {
+			return line.AutoDetect
 		}
 	}
 	return g.AutoDetect
@@ -334,21 +336,21 @@ func (g *Gres) Merge(nodes []spec.NodeSpec) Problems {
 	used := make([]bool, len(g.Lines))
 	for i := range nodes {
 		node := &nodes[i]
-		var out []spec.GRESSpec
+		var gres []spec.GRESSpec
 		for _, want := range node.GRES {
-			out = append(out, g.fillResource(node.Name, want, used, &problems)...)
+			gres = append(gres, g.fillResource(node.Name, want, used, &problems)...)
 		}
-		node.GRES = out
+		node.GRES = gres
 	}
 	for i := range g.Lines {
-		if l := &g.Lines[i]; !used[i] && l.GRES.Name != "" {
-			at := l.Setting
+		if line := &g.Lines[i]; !used[i] && line.GRES.Name != "" {
+			at := line.Setting
 			at.Key = ""
 			problems.addProblem(
 				at,
 				Warning,
 				"no node of this line has %s in its Gres= in slurm.conf, so the line is not used",
-				label(l.GRES),
+				label(line.GRES),
 			)
 		}
 	}
@@ -362,7 +364,7 @@ func (g *Gres) fillResource(
 	used []bool,
 	problems *Problems,
 ) []spec.GRESSpec {
-	var out []spec.GRESSpec
+	var gres []spec.GRESSpec
 	have, first := int64(0), Setting{}
 	for i := range g.Lines {
 		line := &g.Lines[i]
@@ -383,7 +385,7 @@ func (g *Gres) fillResource(
 			part.N = want.N
 		}
 		have += part.N
-		out = append(out, line.splitFiles(part)...)
+		gres = append(gres, line.splitFiles(part)...)
 	}
 	if first.File == "" {
 		return []spec.GRESSpec{want}
@@ -400,7 +402,7 @@ func (g *Gres) fillResource(
 			want.N,
 		)
 	}
-	return out
+	return gres
 }
 
 // splitFiles gives each file of a sharing resource its own entry; others are one.
@@ -409,15 +411,15 @@ func (g *GresLine) splitFiles(part spec.GRESSpec) []spec.GRESSpec {
 		return []spec.GRESSpec{part}
 	}
 	n := int64(len(g.Files))
-	out := make([]spec.GRESSpec, n)
-	for i := range out {
-		out[i] = part
-		out[i].Files, out[i].N = g.Files[i], part.N/n
+	gres := make([]spec.GRESSpec, n)
+	for i := range gres {
+		gres[i] = part
+		gres[i].Files, gres[i].N = g.Files[i], part.N/n
 		if int64(i) < part.N%n {
-			out[i].N++
+			gres[i].N++
 		}
 	}
-	return out
+	return gres
 }
 
 func label(gres spec.GRESSpec) string {
@@ -460,9 +462,9 @@ func ReadCluster(fsys fs.FS, name string) (*Cluster, Problems) {
 		}
 	}
 	if beside := path.Join(dir, "cgroup.conf"); fileExists(fsys, beside) {
-		g, more := ReadCgroup(fsys, beside)
-		cluster.Cgroup, problems = g, append(problems, more...)
-		problems = file.warnUnconfined(g, problems)
+		cgroup, more := ReadCgroup(fsys, beside)
+		cluster.Cgroup, problems = cgroup, append(problems, more...)
+		problems = file.warnUnconfined(cgroup, problems)
 	}
 	if beside := path.Join(dir, "mpi.conf"); fileExists(fsys, beside) {
 		mpi, more := ReadMPI(fsys, beside)

@@ -77,9 +77,9 @@ func containerKeys() []key[containerLine] {
 		}
 	}
 	flag := func(to func(*containerLine) **bool) func(*containerLine, value) {
-		return func(l *containerLine, v value) {
+		return func(line *containerLine, v value) {
 			if yes, ok := v.parseYes(); ok {
-				*to(l) = &yes
+				*to(line) = &yes
 			}
 		}
 	}
@@ -162,11 +162,11 @@ func ReadJobContainer(fsys fs.FS, name string) (*JobContainer, Problems) {
 	container := &JobContainer{Name: name}
 	t := newTable("a line of job_container.conf", containerKeys())
 	recs, _ := lexFiles(fsys, name, &problems)
-	for _, rec := range recs {
-		container.Settings = append(container.Settings, rec...)
+	for _, record := range recs {
+		container.Settings = append(container.Settings, record...)
 		var line containerLine
-		line.Setting = rec[0]
-		applyAll(&line, t, rec, &problems)
+		line.Setting = record[0]
+		applyAll(&line, t, record, &problems)
 		if line.auto != nil && line.nodes.Len() == 0 {
 			container.Auto = *line.auto
 		}
@@ -207,21 +207,21 @@ func ReadJobContainer(fsys fs.FS, name string) (*JobContainer, Problems) {
 // Of gives the private folders of jobs on a node. Later lines count, key by key,
 // those that name the node before those for all.
 func (c *JobContainer) Of(node, host string) PrivateFolders {
-	out := PrivateFolders{Auto: c.Auto, Dirs: defaultPrivate}
+	folders := PrivateFolders{Auto: c.Auto, Dirs: defaultPrivate}
 	for _, named := range []bool{false, true} {
 		for i := range c.lines {
 			line := &c.lines[i]
 			if named != (line.nodes.Len() > 0) || named && !line.nodes.Contains(node) {
 				continue
 			}
-			line.mergeInto(&out)
+			line.mergeInto(&folders)
 		}
 	}
-	out.Base = strings.NewReplacer("%h", host, "%n", node).Replace(out.Base)
-	if out.Base == "none" || out.Base == "" {
+	folders.Base = strings.NewReplacer("%h", host, "%n", node).Replace(folders.Base)
+	if folders.Base == "none" || folders.Base == "" {
 		return PrivateFolders{}
 	}
-	return out
+	return folders
 }
 
 // mergeInto writes what a line says over what lines before it have said.
@@ -254,8 +254,8 @@ func (c *Cluster) addContainers(fsys fs.FS, name string, problems Problems) Prob
 			"job_container.conf is missing beside slurm.conf: it names BasePath",
 		)
 	case c.Agent.PrivateFolders:
-		jc, more := ReadJobContainer(fsys, name)
-		c.Containers, problems = jc, append(problems, more...)
+		container, more := ReadJobContainer(fsys, name)
+		c.Containers, problems = container, append(problems, more...)
 	case there:
 		problems.addProblem(
 			Setting{File: name},

@@ -159,25 +159,25 @@ func (l *lexer) joinLines(name, data string) {
 }
 
 // cutComment cuts a comment off, but not inside quotes; "\#" is a plain '#'.
-func cutComment(s string, quoted bool) (string, bool) {
-	if strings.IndexByte(s, '#') < 0 {
-		return s, quoted != (strings.Count(s, `"`)%2 == 1)
+func cutComment(text string, quoted bool) (string, bool) {
+	if strings.IndexByte(text, '#') < 0 {
+		return text, quoted != (strings.Count(text, `"`)%2 == 1)
 	}
-	b := make([]byte, 0, len(s))
-	for i := 0; i < len(s); i++ {
-		switch c := s[i]; {
-		case c == '\\' && i+1 < len(s) && s[i+1] == '#':
-			b = append(b, '#')
+	buffer := make([]byte, 0, len(text))
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '\\' && i+1 < len(text) && text[i+1] == '#':
+			buffer = append(buffer, '#')
 			i++
 			continue
 		case c == '"':
 			quoted = !quoted
 		case c == '#' && !quoted:
-			return string(b), quoted
+			return string(buffer), quoted
 		}
-		b = append(b, s[i])
+		buffer = append(buffer, text[i])
 	}
-	return string(b), quoted
+	return string(buffer), quoted
 }
 
 // splitLine splits one logical line into settings, or follows an Include.
@@ -203,13 +203,14 @@ func (l *lexer) splitLine(name string, g *logical) {
 		l.followInclude(here(at), strings.TrimSpace(text[at+len(word):]))
 		return
 	}
-	var rec Record
+	var record Record
 	for at < len(text) {
 		setting, next, reason := readSetting(text, at)
 		setting.File, setting.Line = name, g.lineAt(at)
-		if len(rec) > 0 && rec[0].isSecret() {
+		if len(record) > 0 && record[0].isSecret() {
 			// What follows may be the rest of the password: name nothing of it.
-			setting, reason = rec[0], "something follows the value; put a value with blanks in double quotes"
+			setting, reason = record[0],
+				"something follows the value; put a value with blanks in double quotes"
 		} else if reason != "" && setting.isSecret() {
 			reason = "the value cannot be read; put a value with blanks in double quotes"
 		}
@@ -220,16 +221,16 @@ func (l *lexer) splitLine(name string, g *logical) {
 		if setting.isSecret() {
 			setting.Value = Secret
 		}
-		rec = append(rec, setting)
+		record = append(record, setting)
 		at = skip(text, next)
 	}
-	if len(rec) == 0 {
+	if len(record) == 0 {
 		return
 	}
-	if strings.EqualFold(rec[0].Key, "ClusterName") {
-		l.cluster = rec[0].Value
+	if strings.EqualFold(record[0].Key, "ClusterName") {
+		l.cluster = record[0].Value
 	}
-	l.records = append(l.records, rec)
+	l.records = append(l.records, record)
 }
 
 // readSetting reads Key = Value at a position. A reason says why it is none.
@@ -281,16 +282,16 @@ func readSetting(text string, at int) (setting Setting, next int, reason string)
 	return setting, next, ""
 }
 
-func skip(s string, at int) int {
-	for at < len(s) && (s[at] == ' ' || s[at] == '\t') {
+func skip(text string, at int) int {
+	for at < len(text) && (text[at] == ' ' || text[at] == '\t') {
 		at++
 	}
 	return at
 }
 
-func keyEnd(s string, at int) int {
-	for at < len(s) {
-		c := s[at]
+func keyEnd(text string, at int) int {
+	for at < len(text) {
+		c := text[at]
 		if !isLetterOrDigit(c) && c != '_' {
 			break
 		}
@@ -305,16 +306,16 @@ func isLetterOrDigit(c byte) bool { return isLetter(c) || '0' <= c && c <= '9' }
 func isLetter(c byte) bool { return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' }
 
 // quoteShort quotes the beginning of a text for a message.
-func quoteShort(s string) string {
+func quoteShort(text string) string {
 	const most = 40
-	if len(s) > most {
+	if len(text) > most {
 		cut := most
-		for cut > 0 && !utf8.RuneStart(s[cut]) {
+		for cut > 0 && !utf8.RuneStart(text[cut]) {
 			cut--
 		}
-		s = s[:cut] + "..."
+		text = text[:cut] + "..."
 	}
-	return `"` + s + `"`
+	return `"` + text + `"`
 }
 
 // followInclude follows an Include line. %c is the cluster's name; a relative path

@@ -67,9 +67,9 @@ func ReadMPI(fsys fs.FS, name string) (*MPI, Problems) {
 	mpi := &MPI{Name: name}
 	t := newTable("a line of mpi.conf", mpiKeys())
 	recs, _ := lexFiles(fsys, name, &problems)
-	for _, rec := range recs {
-		mpi.Settings = append(mpi.Settings, rec...)
-		applyAll(mpi, t, rec, &problems)
+	for _, record := range recs {
+		mpi.Settings = append(mpi.Settings, record...)
+		applyAll(mpi, t, record, &problems)
 	}
 	return mpi, problems.sortedByLine()
 }

@@ -16,9 +16,9 @@ type nodeDraft struct {
 
 func nodeKeys() []key[nodeDraft] {
 	num := func(to func(*nodeDraft) *int64) func(*nodeDraft, value) {
-		return func(d *nodeDraft, v value) {
+		return func(draft *nodeDraft, v value) {
 			if n, ok := v.parseInteger(1, 1<<20); ok {
-				*to(d) = n
+				*to(draft) = n
 			}
 		}
 	}
@@ -37,9 +37,9 @@ func nodeKeys() []key[nodeDraft] {
 			}
 			draft.Reserved = set
 		}},
-		{"CoreSpecCount", implemented, "", "", func(d *nodeDraft, v value) {
+		{"CoreSpecCount", implemented, "", "", func(draft *nodeDraft, v value) {
 			if n, ok := v.parseInteger(0, 1<<20); ok {
-				d.CoreSpecCount = n
+				draft.CoreSpecCount = n
 			}
 		}},
 		{"CoresPerSocket", implemented, "", "", num(func(d *nodeDraft) *int64 { return &d.CoresPerSocket })},
@@ -69,17 +69,17 @@ func nodeKeys() []key[nodeDraft] {
 		{"ThreadsPerCore", implemented, "", "", num(func(d *nodeDraft) *int64 { return &d.ThreadsPerCore })},
 		{"TmpDisk", implemented, "", "", mib(func(d *nodeDraft) *int64 { return &d.TmpDisk })},
 		{"Topology", unsupported, "", "the place of a node in the network is set in topology.conf", nil},
-		{"Weight", implemented, "", "", func(d *nodeDraft, v value) {
+		{"Weight", implemented, "", "", func(draft *nodeDraft, v value) {
 			if n, ok := v.parseInteger(0, 1<<31); ok {
-				d.Weight = uint32(n)
+				draft.Weight = uint32(n)
 			}
 		}},
 	}
 }
 
 func setNodeState(draft *nodeDraft, v value) {
-	if s, ok := v.parseWord("UNKNOWN|IDLE|DOWN|DRAIN|FAIL|FAILING|FUTURE|CLOUD|EXTERNAL"); ok {
-		switch s {
+	if text, ok := v.parseWord("UNKNOWN|IDLE|DOWN|DRAIN|FAIL|FAILING|FUTURE|CLOUD|EXTERNAL"); ok {
+		switch text {
 		case "UNKNOWN", "IDLE":
 			draft.State = ""
 		case "FAILING":
@@ -87,7 +87,7 @@ func setNodeState(draft *nodeDraft, v value) {
 		case "EXTERNAL":
 			v.failValue("EXTERNAL nodes are not supported: every node runs an agent")
 		default:
-			draft.State = s
+			draft.State = text
 		}
 	}
 }

@@ -59,8 +59,8 @@ func (b *builder) buildNodes() map[string]int {
 			)
 		}
 	}
-	for _, d := range b.downs {
-		b.applyDown(d, at)
+	for _, draft := range b.downs {
+		b.applyDown(draft, at)
 	}
 	return at
 }
@@ -77,9 +77,9 @@ func (b *builder) expandHosts(setting Setting, key, expr string) ([]string, bool
 		b.problems.addProblem(setting, Error, "names no node")
 		return nil, false
 	}
-	for _, n := range names {
-		if strings.EqualFold(n, "ALL") || strings.EqualFold(n, "DEFAULT") {
-			b.problems.addProblem(setting, Error, "%s is a reserved word", n)
+	for _, name := range names {
+		if strings.EqualFold(name, "ALL") || strings.EqualFold(name, "DEFAULT") {
+			b.problems.addProblem(setting, Error, "%s is a reserved word", name)
 			return nil, false
 		}
 	}
@@ -284,9 +284,9 @@ func (b *builder) nodeGres(draft *nodeDraft) {
 // nodeShares checks what GPUs of a node are shared as.
 func (b *builder) nodeShares(draft *nodeDraft) {
 	gpus, name := int64(0), ""
-	for _, g := range draft.gres {
-		if g.Name == "gpu" {
-			gpus += g.N
+	for _, gres := range draft.gres {
+		if gres.Name == "gpu" {
+			gpus += gres.N
 		}
 	}
 	for _, gres := range draft.gres {
@@ -388,22 +388,22 @@ func parseGres(v value) []spec.GRESSpec {
 }
 
 // gresItems splits at commas outside of parentheses.
-func gresItems(s string) []string {
+func gresItems(text string) []string {
 	var out []string
 	depth, from := 0, 0
-	for i := range len(s) {
-		switch s[i] {
+	for i := range len(text) {
+		switch text[i] {
 		case '(':
 			depth++
 		case ')':
 			depth--
 		case ',':
 			if depth == 0 {
-				out, from = append(out, s[from:i]), i+1
+				out, from = append(out, text[from:i]), i+1
 			}
 		}
 	}
-	out = append(out, s[from:])
+	out = append(out, text[from:])
 	return slices.DeleteFunc(out, func(p string) bool { return p == "" })
 }
 
@@ -438,8 +438,8 @@ func (b *builder) unknownNodes(setting Setting, unknown []string) {
 	for i := range known {
 		known[i] = b.file.Config.Nodes[i].Name
 	}
-	for _, d := range b.sets {
-		known = append(known, d.name)
+	for _, draft := range b.sets {
+		known = append(known, draft.name)
 	}
 	hint := ""
 	if near := spec.Nearest(unknown[0], known); near != "" && len(unknown) == 1 {
@@ -454,11 +454,11 @@ func (b *builder) unknownNodes(setting Setting, unknown []string) {
 	)
 }
 
-func shorten(s string) string {
-	if len(s) > 80 {
-		return s[:80] + "..."
+func shorten(text string) string {
+	if len(text) > 80 {
+		return text[:80] + "..."
 	}
-	return s
+	return text
 }
 
 // expandDevices expands File= of gres.conf: absolute paths with ranges in the last
@@ -500,20 +500,20 @@ func expandDevices(expr string) ([]string, string) {
 const maxDevices = 1024
 
 // outsideBrackets splits at commas that stand in no bracket.
-func outsideBrackets(s string) []string {
+func outsideBrackets(text string) []string {
 	var out []string
 	depth, from := 0, 0
-	for i := range len(s) {
-		switch s[i] {
+	for i := range len(text) {
+		switch text[i] {
 		case '[':
 			depth++
 		case ']':
 			depth--
 		case ',':
 			if depth == 0 {
-				out, from = append(out, s[from:i]), i+1
+				out, from = append(out, text[from:i]), i+1
 			}
 		}
 	}
-	return append(out, s[from:])
+	return append(out, text[from:])
 }

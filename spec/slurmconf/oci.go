@@ -44,8 +44,8 @@ func ReadOCI(fsys fs.FS, name string) Problems {
 	var problems Problems
 	t := newTable("a line of oci.conf", ociKeys())
 	recs, _ := lexFiles(fsys, name, &problems)
-	for _, rec := range recs {
-		applyAll(&oci{}, t, rec, &problems)
+	for _, record := range recs {
+		applyAll(&oci{}, t, record, &problems)
 	}
 	return problems.sortedByLine()
 }

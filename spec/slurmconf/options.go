@@ -68,7 +68,7 @@ func prologFlags() []option {
 		{"ReportAbortedJob", unsupported, "a job whose prolog failed is requeued, held"},
 		{"RunInJob", implemented, ""},
 		{"Serial", implemented, ""},
-		{"X11", unsupported, whySteps},
+		{"X11", implemented, ""},
 	}
 }
 

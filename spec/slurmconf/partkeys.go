@@ -47,9 +47,10 @@ func partKeys() []key[partDraft] {
 		{"DisableRootJobs", implemented, "", "", setBool(func(d *partDraft) *bool { return &d.DisableRootJobs })},
 		{"ExclusiveTopo", implemented, "", "", setBool(func(d *partDraft) *bool { return &d.ExclusiveTopo })},
 		{"ExclusiveUser", implemented, "", "", setBool(func(d *partDraft) *bool { return &d.ExclusiveUser })},
-		{"FencingPolicy", implemented, "", "", func(d *partDraft, v value) { // Muster's own: see spec.FencingPolicy
-			if p, ok := readFencing(v); ok {
-				d.Fencing, d.fencingAt = &p, v.Setting
+		// Muster's own: see spec.FencingPolicy
+		{"FencingPolicy", implemented, "", "", func(draft *partDraft, v value) {
+			if policy, ok := readFencing(v); ok {
+				draft.Fencing, draft.fencingAt = &policy, v.Setting
 			}
 		}},
 		{"GraceTime", implemented, "", "", setSpan(func(d *partDraft) *spec.Span { return &d.GraceTime }, spec.Second)},
@@ -67,20 +68,20 @@ func partKeys() []key[partDraft] {
 		{"OverSubscribe", implemented, "", "", oversubscribe},
 		{"OverTimeLimit", implemented, "", "", setSpan(func(d *partDraft) *spec.Span { return &d.OverTimeLimit }, spec.Minute)},
 		{"PowerDownOnIdle", implemented, "", "", setBool(func(d *partDraft) *bool { return &d.PowerDownOnIdle })},
-		{"PreemptMode", implemented, "", "", func(d *partDraft, v value) {
+		{"PreemptMode", implemented, "", "", func(draft *partDraft, v value) {
 			if w, ok := v.parseWord("OFF|CANCEL|REQUEUE|SUSPEND|GANG"); ok {
-				d.PreemptMode = w
+				draft.PreemptMode = w
 			}
 		}},
 		{"Priority", implemented, "", "", setOldPriority},
-		{"PriorityJobFactor", implemented, "", "", func(d *partDraft, v value) {
+		{"PriorityJobFactor", implemented, "", "", func(draft *partDraft, v value) {
 			if n, ok := v.parseInteger(0, 65533); ok {
-				d.PriorityJobFactor, d.haveFactor = uint32(n), true
+				draft.PriorityJobFactor, draft.haveFactor = uint32(n), true
 			}
 		}},
-		{"PriorityTier", implemented, "", "", func(d *partDraft, v value) {
+		{"PriorityTier", implemented, "", "", func(draft *partDraft, v value) {
 			if n, ok := v.parseInteger(0, 65533); ok {
-				d.PriorityTier, d.haveTier = uint32(n), true
+				draft.PriorityTier, draft.haveTier = uint32(n), true
 			}
 		}},
 		{"QOS", implemented, "", "", setText(func(d *partDraft) *string { return &d.QOS })},
@@ -88,9 +89,9 @@ func partKeys() []key[partDraft] {
 		{"ResumeTimeout", implemented, "", "", setSpan(func(d *partDraft) *spec.Span { return &d.ResumeTimeout }, spec.Second)},
 		{"RootOnly", implemented, "", "", setBool(func(d *partDraft) *bool { return &d.RootOnly })},
 		{"SelectTypeParameters", unsupported, "NONE", "SelectTypeParameters of the cluster apply", nil},
-		{"Shared", implemented, "", "", func(d *partDraft, v value) {
+		{"Shared", implemented, "", "", func(draft *partDraft, v value) {
 			v.noteValue("old name of OverSubscribe")
-			oversubscribe(d, v)
+			oversubscribe(draft, v)
 		}},
 		{"State", implemented, "", "", func(draft *partDraft, v value) {
 			switch w, _ := v.parseWord("UP|DOWN|DRAIN|INACTIVE"); w {

@@ -33,9 +33,9 @@ func setProgram(to func(*File) *string) func(*File, value) {
 
 // markPowerSaving marks that a key of power saving was given.
 func markPowerSaving(set func(*File, value)) func(*File, value) {
-	return func(f *File, v value) {
-		f.power.given = true
-		set(f, v)
+	return func(file *File, v value) {
+		file.power.given = true
+		set(file, v)
 	}
 }
 
@@ -71,7 +71,7 @@ func setKeepNodes(file *File, v value) {
 
 func keep(file *File, v value, item string) {
 	expr, most, counted := strings.Cut(item, ":")
-	k := spec.KeepUp{}
+	keepUp := spec.KeepUp{}
 	if counted {
 		inner := v
 		inner.Value = most
@@ -79,15 +79,15 @@ func keep(file *File, v value, item string) {
 		if !ok {
 			return
 		}
-		k.N = n
+		keepUp.N = n
 	}
 	var err error
-	k.Nodes, err = hostlist.Expand(expr)
-	if err != nil || len(k.Nodes) == 0 {
+	keepUp.Nodes, err = hostlist.Expand(expr)
+	if err != nil || len(keepUp.Nodes) == 0 {
 		v.failValue("%s is no list of nodes", quoteShort(expr))
 		return
 	}
-	file.power.Keep = append(file.power.Keep, k)
+	file.power.Keep = append(file.power.Keep, keepUp)
 }
 
 // setKeepStates reads SuspendExcStates.
@@ -96,8 +96,10 @@ func setKeepStates(file *File, v value) {
 	for _, w := range v.splitItems() {
 		inner := v
 		inner.Value = w
-		if s, ok := inner.parseWord("CLOUD|DOWN|DRAIN|DYNAMIC_FUTURE|DYNAMIC_NORM|FAIL|INVALID_REG|MAINTENANCE|NOT_RESPONDING|PERFCTRS|PLANNED|RESERVED"); ok {
-			switch s {
+		if text, ok := inner.parseWord(
+			"CLOUD|DOWN|DRAIN|DYNAMIC_FUTURE|DYNAMIC_NORM|FAIL|INVALID_REG|MAINTENANCE|NOT_RESPONDING|PERFCTRS|PLANNED|RESERVED",
+		); ok {
+			switch text {
 			case "CLOUD",
 				"DOWN",
 				"DRAIN",
@@ -106,9 +108,9 @@ func setKeepStates(file *File, v value) {
 				"NOT_RESPONDING",
 				"RESERVED",
 				"MAINTENANCE":
-				file.power.KeepStates = append(file.power.KeepStates, s)
+				file.power.KeepStates = append(file.power.KeepStates, text)
 			default:
-				inner.warnValue("%s is not supported: no node is kept up for it", s)
+				inner.warnValue("%s is not supported: no node is kept up for it", text)
 			}
 		}
 	}
@@ -121,9 +123,9 @@ func (b *builder) finishPower(names map[string]int) {
 	if !power.given {
 		return
 	}
-	for _, k := range power.Keep {
+	for _, keepUp := range power.Keep {
 		var unknown []string
-		for _, name := range k.Nodes {
+		for _, name := range keepUp.Nodes {
 			if _, ok := names[name]; !ok {
 				unknown = append(unknown, name)
 			}
@@ -150,6 +152,6 @@ func (b *builder) finishPower(names map[string]int) {
 			"has no effect without both SuspendProgram and ResumeProgram: nodes are not powered down",
 		)
 	}
-	c := power.PowerConfig
-	file.Config.Power = &c
+	config := power.PowerConfig
+	file.Config.Power = &config
 }

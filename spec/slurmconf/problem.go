@@ -43,17 +43,17 @@ type Problem struct {
 
 // String is file:line: severity: key: text.
 func (p Problem) String() string {
-	var b strings.Builder
-	b.WriteString(p.File)
+	var text strings.Builder
+	text.WriteString(p.File)
 	if p.Line > 0 {
-		fmt.Fprintf(&b, ":%d", p.Line)
+		fmt.Fprintf(&text, ":%d", p.Line)
 	}
-	b.WriteString(": " + p.Severity.String() + ": ")
+	text.WriteString(": " + p.Severity.String() + ": ")
 	if p.Key != "" {
-		b.WriteString(p.Key + ": ")
+		text.WriteString(p.Key + ": ")
 	}
-	b.WriteString(p.Text)
-	return b.String()
+	text.WriteString(p.Text)
+	return text.String()
 }
 
 // Problems is everything that was found, sorted by file and line.
@@ -61,23 +61,23 @@ type Problems []Problem
 
 // String is one problem a line.
 func (ps Problems) String() string {
-	var b strings.Builder
-	for _, p := range ps {
-		b.WriteString(p.String())
-		b.WriteByte('\n')
+	var text strings.Builder
+	for _, problem := range ps {
+		text.WriteString(problem.String())
+		text.WriteByte('\n')
 	}
-	return b.String()
+	return text.String()
 }
 
 // AtLeast is the problems of this severity and above.
 func (ps Problems) AtLeast(severity Severity) Problems {
-	var out Problems
-	for _, p := range ps {
-		if p.Severity >= severity {
-			out = append(out, p)
+	var problems Problems
+	for _, problem := range ps {
+		if problem.Severity >= severity {
+			problems = append(problems, problem)
 		}
 	}
-	return out
+	return problems
 }
 
 // Err is nil unless there is an Error; otherwise a *[RefusedError] with all of them.
@@ -96,14 +96,14 @@ func (e *RefusedError) Error() string {
 	return strings.TrimSuffix(e.Problems.String(), "\n")
 }
 
-func (ps *Problems) addProblem(at Setting, s Severity, format string, args ...any) {
+func (ps *Problems) addProblem(at Setting, severity Severity, format string, args ...any) {
 	*ps = append(
 		*ps,
 		Problem{
 			File:     at.File,
 			Line:     at.Line,
 			Key:      at.Key,
-			Severity: s,
+			Severity: severity,
 			Text:     fmt.Sprintf(format, args...),
 		},
 	)

@@ -20,7 +20,7 @@ func TestPrologFlags(t *testing.T) {
 		"ReportAbortedJob":   {Warning, "requeued, held"},
 		"RunInJob":           {},
 		"Serial":             {},
-		"X11":                {Warning, "steps"},
+		"X11":                {},
 		"Contian":            {Error, "Contian"},
 	} {
 		file, problems := Read(conf(minimal+"PrologFlags="+flag+"\n"), "slurm.conf")
@@ -28,7 +28,7 @@ func TestPrologFlags(t *testing.T) {
 			agent := &file.Agent
 			if len(problems) != 0 || agent.Serial != (flag == "Serial") ||
 				file.ctl.ForceRequeue != (flag == "ForceRequeueOnFail") || file.ctl.DeferBatch != (flag == "DeferBatch") ||
-				agent.Contain != (flag == "Contain" || flag == "RunInJob") || agent.PrologInJob != (flag == "RunInJob") {
+				agent.Contain != (flag == "Contain" || flag == "RunInJob" || flag == "X11") || file.Config.ForwardX11 != (flag == "X11") || agent.PrologInJob != (flag == "RunInJob") {
 				t.Errorf("%s: %v, %+v, %v", flag, problems, agent, file.ctl.ForceRequeue)
 			}
 			continue

@@ -138,8 +138,8 @@ func Read(fsys fs.FS, name string) (*File, Problems) {
 	}
 	b.top.also = []string{"NodeName", "PartitionName", "NodeSet", "DownNodes", "Include"}
 	recs, _ := lexFiles(fsys, name, &problems)
-	for _, rec := range recs {
-		b.addRecord(rec)
+	for _, record := range recs {
+		b.addRecord(record)
 	}
 	b.finishConfig()
 	return file, problems.sortedByLine()
@@ -226,25 +226,25 @@ type builder struct {
 	lastStart Setting
 }
 
-func (b *builder) addRecord(rec Record) {
-	first := rec[0]
-	b.file.Settings = append(b.file.Settings, rec...)
+func (b *builder) addRecord(record Record) {
+	first := record[0]
+	b.file.Settings = append(b.file.Settings, record...)
 	kind := "" // of the record; the main part has none
 	for _, begins := range b.top.also {
 		if strings.EqualFold(first.Key, begins) {
 			kind = begins
 		}
 	}
-	for _, s := range rec {
+	for _, setting := range record {
 		b.file.Config.Raw = append(
 			b.file.Config.Raw,
-			spec.KeyValue{Key: s.Key, Value: s.Value, Record: kind},
+			spec.KeyValue{Key: setting.Key, Value: setting.Value, Record: kind},
 		)
 	}
 	switch {
 	case strings.EqualFold(first.Key, "NodeName"):
 		draft := b.nodeBase
-		applyAll(&draft, b.node, rec, b.problems, b.part, b.set, b.top)
+		applyAll(&draft, b.node, record, b.problems, b.part, b.set, b.top)
 		if strings.EqualFold(first.Value, "DEFAULT") {
 			b.nodeBase = draft
 		} else {
@@ -253,31 +253,31 @@ func (b *builder) addRecord(rec Record) {
 	case strings.EqualFold(first.Key, "PartitionName"):
 		draft := b.partBase
 		draft.haveFactor, draft.haveTier = false, false
-		applyAll(&draft, b.part, rec, b.problems, b.node, b.set, b.top)
+		applyAll(&draft, b.part, record, b.problems, b.node, b.set, b.top)
 		if strings.EqualFold(first.Value, "DEFAULT") {
 			b.partBase = draft
 		} else {
 			b.parts = append(b.parts, draft)
 		}
 	case strings.EqualFold(first.Key, "NodeSet"):
-		var d setDraft
-		applyAll(&d, b.set, rec, b.problems, b.node, b.part, b.top)
-		b.sets = append(b.sets, d)
+		var draft setDraft
+		applyAll(&draft, b.set, record, b.problems, b.node, b.part, b.top)
+		b.sets = append(b.sets, draft)
 	case strings.EqualFold(first.Key, "DownNodes"):
-		d := downDraft{state: "DOWN"}
-		applyAll(&d, b.down, rec, b.problems, b.node, b.part, b.top)
-		b.downs = append(b.downs, d)
+		draft := downDraft{state: "DOWN"}
+		applyAll(&draft, b.down, record, b.problems, b.node, b.part, b.top)
+		b.downs = append(b.downs, draft)
 	default:
-		b.setMain(rec)
+		b.setMain(record)
 		return
 	}
 	b.lastKind, b.lastStart = first.Key, first
 }
 
 // applyAll gives each setting of a record to its key, and reports repetition.
-func applyAll[T any](to *T, t *table[T], rec Record, problems *Problems, others ...catalogue) {
-	for i, setting := range rec {
-		for _, before := range rec[:i] {
+func applyAll[T any](to *T, t *table[T], record Record, problems *Problems, others ...catalogue) {
+	for i, setting := range record {
+		for _, before := range record[:i] {
 			if strings.EqualFold(before.Key, setting.Key) {
 				problems.addProblem(
 					setting,
@@ -292,11 +292,11 @@ func applyAll[T any](to *T, t *table[T], rec Record, problems *Problems, others 
 }
 
 // setMain handles a line that is no record: one key, once.
-func (b *builder) setMain(rec Record) {
-	setting := rec[0]
-	if len(rec) > 1 {
+func (b *builder) setMain(record Record) {
+	setting := record[0]
+	if len(record) > 1 {
 		b.problems.addProblem(
-			rec[1],
+			record[1],
 			Error,
 			"a line of this kind holds one setting; %s stands on it already",
 			setting.Key,
@@ -416,8 +416,8 @@ func (b *builder) finishConfig() {
 		b.checkFencing(*config.Fencing, b.seen["fencingpolicy"])
 	}
 	for i := range b.parts {
-		if p := b.parts[i].Fencing; p != nil {
-			b.checkFencing(*p, b.parts[i].fencingAt)
+		if policy := b.parts[i].Fencing; policy != nil {
+			b.checkFencing(*policy, b.parts[i].fencingAt)
 		}
 	}
 	if file.ctl != (spec.CtlScripts{}) {
@@ -462,6 +462,8 @@ func (b *builder) refuseBoth(first, second string, both bool) {
 func (ps Problems) isFileMissing(name string) bool {
 	return slices.ContainsFunc(
 		ps,
-		func(p Problem) bool { return p.File == name && p.Line == 0 && p.Key == "" },
+		func(problem Problem) bool {
+			return problem.File == name && problem.Line == 0 && problem.Key == ""
+		},
 	)
 }

@@ -95,9 +95,10 @@ func topKeys() []key[File] {
 		{"FairShareDampeningFactor", implemented, "", "", weightOf(func(f *File) *uint32 { return &f.Config.Priority.Dampening })},
 		{"FastSchedule", meaningless, "", "Slurm replaced it by SlurmdParameters=config_overrides", nil},
 		{"FederationParameters", unsupported, "", whyFed, nil},
-		{"FencingPolicy", implemented, "", "", func(f *File, v value) { // Muster's own: see spec.FencingPolicy
-			if p, ok := readFencing(v); ok {
-				f.Config.Fencing = &p
+		// Muster's own: see spec.FencingPolicy
+		{"FencingPolicy", implemented, "", "", func(file *File, v value) {
+			if policy, ok := readFencing(v); ok {
+				file.Config.Fencing = &policy
 			}
 		}},
 		{"FirstJobId", implemented, "", "", setNumber(func(f *File) *uint32 { return &f.Config.Limits.FirstJobID }, 1, 1<<31, noUnlimited)},
@@ -129,9 +130,9 @@ func topKeys() []key[File] {
 		{"InactiveLimit", unsupported, "0", "no allocation ends for being idle", nil},
 		{"InteractiveStepOptions", unsupported, "", whySteps, nil},
 		{"JobAcctGatherFrequency", implemented, "", "", setGatherFrequency},
-		{"JobAcctGatherParams", implemented, "", "", func(f *File, v value) {
+		{"JobAcctGatherParams", implemented, "", "", func(file *File, v value) {
 			v.checkOptions(gatherParams(), func(name string, _ value) {
-				f.Agent.OverMemoryKill = f.Agent.OverMemoryKill || name == "OverMemoryKill"
+				file.Agent.OverMemoryKill = file.Agent.OverMemoryKill || name == "OverMemoryKill"
 			})
 		}},
 		{"JobAcctGatherType", implemented, "", "", setGatherType},
@@ -146,9 +147,10 @@ func topKeys() []key[File] {
 		{"JobContainerType", implemented, "", "", setContainerType},
 		{"JobCredentialPrivateKey", meaningless, "", "the controller makes its own Ed25519 keys", nil},
 		{"JobCredentialPublicCertificate", meaningless, "", "the controller makes its own Ed25519 keys", nil},
-		{"JobDefaults", implemented, "", "", setJobDefaults(func(f *File) (gpuCPU, gpuMem *int64) {
-			return &f.Config.Limits.DefCPUPerGPU, &f.Config.Limits.DefMemPerGPU
-		})},
+		{"JobDefaults", implemented, "", "",
+			setJobDefaults(func(file *File) (gpuCPU, gpuMem *int64) {
+				return &file.Config.Limits.DefCPUPerGPU, &file.Config.Limits.DefMemPerGPU
+			})},
 		{"JobFileAppend", implemented, "", "", setBool(func(f *File) *bool { return &f.Config.Limits.JobFileAppend })},
 		{"JobRequeue", implemented, "", "", setBool(func(f *File) *bool { return &f.Config.Limits.JobRequeue })},
 		{"JobSubmitPlugins", implemented, "none|(null)", "", setJobSubmit},
@@ -187,9 +189,11 @@ func topKeys() []key[File] {
 		{"PowerPlugin", meaningless, "none|power/none", "Slurm removed it", nil},
 		{"PrEpParameters", refused, "", whyProlog, nil},
 		{"PrEpPlugins", refused, "none|prep/script", whyProlog, nil},
-		{"PreemptExemptTime", implemented, "", "", func(f *File, v value) {
+		{"PreemptExemptTime", implemented, "", "", func(file *File, v value) {
 			if v.Value != "-1" { // which is the default
-				setDuration(func(f *File) *spec.Span { return &f.Config.Sched.PreemptExempt })(f, v)
+				setDuration(func(f *File) *spec.Span {
+					return &f.Config.Sched.PreemptExempt
+				})(file, v)
 			}
 		}},
 		{"PreemptMode", implemented, "", "", setPreemptMode},
@@ -198,17 +202,17 @@ func topKeys() []key[File] {
 		{"PriorityCalcPeriod", implemented, "", "", setDuration(func(f *File) *spec.Span { return &f.Config.Priority.CalcPeriod })},
 		{"PriorityDecayHalfLife", implemented, "", "", setDuration(func(f *File) *spec.Span { return &f.Config.Priority.HalfLife })},
 		{"PriorityFavorSmall", implemented, "", "", setBool(func(f *File) *bool { return &f.Config.Priority.FavorSmall })},
-		{"PriorityFlags", implemented, "", "", func(f *File, v value) {
+		{"PriorityFlags", implemented, "", "", func(file *File, v value) {
 			v.checkOptions(priorityFlags(), nil)
-			f.Config.Priority.Flags = v.splitItems()
+			file.Config.Priority.Flags = v.splitItems()
 		}},
 		{"PriorityMaxAge", implemented, "", "", setDuration(func(f *File) *spec.Span { return &f.Config.Priority.MaxAge })},
 		{"PriorityParameters", unsupported, "", "no site factor is computed", nil},
 		{"PrioritySiteFactorParameters", unsupported, "", "no site factor is computed", nil},
 		{"PrioritySiteFactorPlugin", unsupported, "none|site_factor/none", "no site factor is computed", nil},
-		{"PriorityType", implemented, "", "", func(f *File, v value) {
+		{"PriorityType", implemented, "", "", func(file *File, v value) {
 			if w, ok := v.parseWord("priority/multifactor|priority/basic"); ok {
-				f.Config.Priority.Basic = w == "priority/basic"
+				file.Config.Priority.Basic = w == "priority/basic"
 			}
 		}},
 		{"PriorityUsageResetPeriod", implemented, "", "", oneOf("NONE|NOW|DAILY|WEEKLY|MONTHLY|QUARTERLY|YEARLY", func(f *File) *string { return &f.Config.Priority.UsageReset })},
@@ -246,18 +250,18 @@ func topKeys() []key[File] {
 		{"SbcastParameters", unsupported, "none", "the options of sbcast are set on its command line", nil},
 		{"SchedulerParameters", implemented, "", "", setSchedulerParameters},
 		{"SchedulerTimeSlice", implemented, "", "", setSpan(func(f *File) *spec.Span { return &f.Config.Sched.TimeSlice }, spec.Second)},
-		{"SchedulerType", implemented, "", "", func(f *File, v value) {
+		{"SchedulerType", implemented, "", "", func(file *File, v value) {
 			if w, ok := v.parseWord("sched/backfill|sched/builtin"); ok {
-				f.Config.Sched.Backfill = w == "sched/backfill"
+				file.Config.Sched.Backfill = w == "sched/backfill"
 			}
 		}},
-		{"ScronParameters", implemented, "", "", func(f *File, v value) {
+		{"ScronParameters", implemented, "", "", func(file *File, v value) {
 			v.checkOptions(cronParams(), func(name string, _ value) {
 				switch name {
 				case "enable":
-					f.Config.Scrontab = true
+					file.Config.Scrontab = true
 				case "explicit_scancel":
-					f.Config.CronExplicit = true
+					file.Config.CronExplicit = true
 				}
 			})
 		}},
@@ -309,9 +313,10 @@ func topKeys() []key[File] {
 		{"SlurmctldTimeout", implemented, "", "", setSpan(func(f *File) *spec.Span { return &f.Config.Timing.ControllerTimeout }, spec.Second)},
 		{"SlurmdDebug", meaningless, "", whyLogs, nil},
 		{"SlurmdLogFile", meaningless, "", whyLogs, nil},
-		{"SlurmdParameters", implemented, "", "", func(f *File, v value) {
+		{"SlurmdParameters", implemented, "", "", func(file *File, v value) {
 			v.checkOptions(agentParams(), func(name string, _ value) {
-				f.Config.ConfigOverrides = f.Config.ConfigOverrides || name == "config_overrides"
+				file.Config.ConfigOverrides = file.Config.ConfigOverrides ||
+					name == "config_overrides"
 			})
 		}},
 		{"SlurmdPidFile", meaningless, "", whyPid, nil},
@@ -329,9 +334,9 @@ func topKeys() []key[File] {
 		{"SuspendExcStates", implemented, "", "", markPowerSaving(setKeepStates)},
 		{"SuspendProgram", implemented, "", "", markPowerSaving(setProgram(func(f *File) *string { return &f.power.Suspend }))},
 		{"SuspendRate", implemented, "", "", markPowerSaving(setNumber(func(f *File) *uint32 { return &f.power.DownRate }, 0, 1<<16, noUnlimited))},
-		{"SuspendTime", implemented, "", "", markPowerSaving(func(f *File, v value) {
-			f.power.suspendAt = v.Setting
-			idleTime(func(f *File) *spec.Span { return &f.power.IdleAfter }, 0)(f, v)
+		{"SuspendTime", implemented, "", "", markPowerSaving(func(file *File, v value) {
+			file.power.suspendAt = v.Setting
+			idleTime(func(f *File) *spec.Span { return &f.power.IdleAfter }, 0)(file, v)
 		})},
 		{"SuspendTimeout", implemented, "", "", markPowerSaving(setSpan(func(f *File) *spec.Span { return &f.power.DownIn }, spec.Second))},
 		{"SwitchParameters", unsupported, "", "no network is set up for jobs", nil},
@@ -354,9 +359,9 @@ func topKeys() []key[File] {
 			})
 		}},
 		{"TopologyPlugin", implemented, "", "", setTopology},
-		{"TrackWCKey", implemented, "", "", func(f *File, v value) {
-			setBool(func(f *File) *bool { return &f.Config.TrackWCKey })(f, v)
-			f.Config.TrackWCKey = f.Config.TrackWCKey || f.Config.Enforce.WCKeys
+		{"TrackWCKey", implemented, "", "", func(file *File, v value) {
+			setBool(func(f *File) *bool { return &f.Config.TrackWCKey })(file, v)
+			file.Config.TrackWCKey = file.Config.TrackWCKey || file.Config.Enforce.WCKeys
 		}},
 		{"TreeWidth", meaningless, "", whyStreams, nil},
 		{"UnkillableStepProgram", unsupported, "none|(null)", whyTrigger, nil},
@@ -365,7 +370,7 @@ func topKeys() []key[File] {
 		{"UsePAM", refused, "0|no|false|down", "jobs are started without a PAM session, so the limits and rules of /etc/pam.d/slurm would not hold: take the line out, and set limits with the units' Limit lines or in a Prolog", nil},
 		{"VSizeFactor", refused, "0", "virtual memory would not be limited", nil},
 		{"WaitTime", implemented, "", "", setSpan(func(f *File) *spec.Span { return &f.Config.Timing.WaitTime }, spec.Second)},
-		{"X11Parameters", unsupported, "none", "X11 is not forwarded", nil},
+		{"X11Parameters", unsupported, "none|(null)", "the cookie of a forwarded display is kept in a file of its job, not in the user's home", nil},
 	}
 }
 
@@ -379,18 +384,18 @@ func weightOf(
 // setJobDefaults reads DefCpuPerGPU=4,DefMemPerGPU=16000.
 func setJobDefaults[T any](to func(*T) (gpuCPU, gpuMem *int64)) func(*T, value) {
 	return func(t *T, v value) {
-		cpu, mem := to(t)
+		cpu, memory := to(t)
 		for _, item := range v.splitItems() {
-			name, num, _ := strings.Cut(item, "=")
+			name, number, _ := strings.Cut(item, "=")
 			inner := v
-			inner.Value = num
+			inner.Value = number
 			switch strings.ToLower(name) {
 			case "defcpupergpu":
 				if n, ok := inner.parseInteger(0, 1<<20); ok {
 					*cpu = n
 				}
 			case "defmempergpu":
-				setMemory(func(*T) *int64 { return mem })(t, inner)
+				setMemory(func(*T) *int64 { return memory })(t, inner)
 			default:
 				v.failValue(
 					"%s is unknown; it may hold DefCpuPerGPU and DefMemPerGPU",

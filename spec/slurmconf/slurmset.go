@@ -172,22 +172,22 @@ func setPort(to func(*File) *uint32) func(*File, value) {
 	}
 }
 
-func setDependency(f *File, v value) {
+func setDependency(file *File, v value) {
 	v.checkOptions(dependencyParams(), func(name string, _ value) {
-		f.Config.Limits.KillInvalidDep = f.Config.Limits.KillInvalidDep ||
+		file.Config.Limits.KillInvalidDep = file.Config.Limits.KillInvalidDep ||
 			name == "kill_invalid_depend"
 	})
 }
 
 func setEnforcePart(file *File, v value) {
-	w, ok := v.parseWord("NO|ANY|ALL|YES")
+	word, ok := v.parseWord("NO|ANY|ALL|YES")
 	if !ok {
 		return
 	}
-	if w == "YES" {
-		w = "ALL"
+	if word == "YES" {
+		word = "ALL"
 	}
-	file.Config.Limits.EnforcePart = w
+	file.Config.Limits.EnforcePart = word
 }
 
 func setGresTypes(file *File, v value) {
@@ -206,24 +206,24 @@ func setGresTypes(file *File, v value) {
 }
 
 // gresName allows what can stand in name:type:count and in TRES names.
-func gresName(s string) bool {
-	for i := range len(s) {
-		c := s[i]
+func gresName(text string) bool {
+	for i := range len(text) {
+		c := text[i]
 		if !isLetterOrDigit(c) && c != '_' && c != '-' && c != '.' {
 			return false
 		}
 	}
-	return s != ""
+	return text != ""
 }
 
 func setGatherFrequency(file *File, v value) {
 	for _, item := range v.splitItems() {
-		name, num, named := strings.Cut(item, "=")
+		name, number, named := strings.Cut(item, "=")
 		if !named {
-			name, num = "task", item
+			name, number = "task", item
 		}
 		inner := v
-		inner.Value = num
+		inner.Value = number
 		switch strings.ToLower(name) {
 		case "task":
 			if n, ok := inner.parseInteger(0, 1<<20); ok {
@@ -267,9 +267,9 @@ func setGatherType(_ *File, v value) {
 }
 
 func setJobComp(file *File, v value) {
-	switch w := strings.ToLower(v.Value); w {
+	switch word := strings.ToLower(v.Value); word {
 	case "jobcomp/none", "jobcomp/filetxt":
-		file.jobComp = w
+		file.jobComp = word
 		file.jobCompAt = v.Setting
 	case "jobcomp/mysql",
 		"jobcomp/elasticsearch",
@@ -280,7 +280,7 @@ func setJobComp(file *File, v value) {
 		"jobcomp/slurmdbd":
 		v.failValue(
 			"%s is not supported; every job is a row of the table jobs in ClickHouse, and jobcomp/filetxt writes a file",
-			w,
+			word,
 		)
 	default:
 		v.parseWord("jobcomp/none|jobcomp/filetxt")
@@ -290,12 +290,12 @@ func setJobComp(file *File, v value) {
 func setLicenses(file *File, v value) {
 	file.Config.Licenses = nil
 	for _, item := range v.splitItems() {
-		name, num, counted := strings.Cut(item, ":")
+		name, number, counted := strings.Cut(item, ":")
 		if !counted {
-			num = "1"
+			number = "1"
 		}
 		inner := v
-		inner.Value = num
+		inner.Value = number
 		n, ok := inner.parseInteger(0, 1<<31)
 		switch {
 		case !ok:
@@ -359,9 +359,9 @@ func setPreemptParameters(file *File, v value) {
 	})
 }
 
-func setPreemptType(f *File, v value) {
+func setPreemptType(file *File, v value) {
 	if w, ok := v.parseWord("preempt/none|preempt/partition_prio|preempt/qos"); ok {
-		f.Config.Sched.PreemptType = w
+		file.Config.Sched.PreemptType = w
 	}
 }
 
@@ -375,13 +375,15 @@ func setProctrack(_ *File, v value) {
 }
 
 func setSelectType(_ *File, v value) {
-	switch w, _ := v.parseWord("select/cons_tres|select/cons_res|select/linear|select/cray_aries"); w {
+	switch word, _ := v.parseWord(
+		"select/cons_tres|select/cons_res|select/linear|select/cray_aries",
+	); word {
 	case "select/cons_res":
 		v.noteValue("Slurm replaced it by select/cons_tres, which is what is used")
 	case "select/linear", "select/cray_aries":
 		v.failValue(
 			"%s is not supported, and to ignore it would be unsafe: jobs would share nodes; set OverSubscribe=EXCLUSIVE on the partitions",
-			w,
+			word,
 		)
 	}
 }
@@ -506,9 +508,9 @@ func nodeScript(to func(f *File) *[]string) func(*File, value) {
 	}
 }
 
-func setPrologEpilogTimeout(f *File, v value) {
-	setSpan(func(f *File) *spec.Span { return &f.Agent.PrologTimeout }, spec.Second)(f, v)
-	f.Agent.EpilogTimeout = f.Agent.PrologTimeout
+func setPrologEpilogTimeout(file *File, v value) {
+	setSpan(func(f *File) *spec.Span { return &f.Agent.PrologTimeout }, spec.Second)(file, v)
+	file.Agent.EpilogTimeout = file.Agent.PrologTimeout
 }
 
 // setCheckStates reads when a node looks at its health.
@@ -517,11 +519,11 @@ func setCheckStates(file *File, v value) {
 	for _, w := range v.splitItems() {
 		inner := v
 		inner.Value = w
-		w, ok := inner.parseWord("ALLOC|ANY|CYCLE|IDLE|MIXED|NONDRAINED_IDLE|START_ONLY")
+		word, ok := inner.parseWord("ALLOC|ANY|CYCLE|IDLE|MIXED|NONDRAINED_IDLE|START_ONLY")
 		if !ok {
 			return
 		}
-		switch w {
+		switch word {
 		case "ALLOC", "MIXED":
 			check.Busy = true
 		case "IDLE":
@@ -561,6 +563,9 @@ func setPrologFlags(file *File, v value) {
 			file.Agent.PrologInJob = true
 		case "Serial":
 			file.Agent.Serial = true
+		case "X11":
+			file.Agent.Contain = true
+			file.Config.ForwardX11 = true
 		}
 	})
 }
@@ -584,13 +589,13 @@ func (f *File) mcsConfig() *spec.MCSConfig {
 }
 
 func setMCSPlugin(file *File, v value) {
-	switch w, _ := v.parseWord("none|mcs/none|mcs/user|mcs/account|mcs/group|mcs/label"); w {
+	switch word, _ := v.parseWord("none|mcs/none|mcs/user|mcs/account|mcs/group|mcs/label"); word {
 	case "mcs/user", "mcs/account":
-		file.mcsConfig().By = strings.TrimPrefix(w, "mcs/")
+		file.mcsConfig().By = strings.TrimPrefix(word, "mcs/")
 	case "mcs/group", "mcs/label":
 		v.failValue(
 			"%s is not supported, and to ignore it would be unsafe: users would share nodes; mcs/user and mcs/account are",
-			w,
+			word,
 		)
 	}
 }

@@ -11,26 +11,26 @@ type Support struct {
 
 // Supported lists every key that the readers know, file by file.
 func Supported() []Support {
-	var out []Support
-	out = append(out, rows("slurm.conf", "", topKeys())...)
-	out = append(out, rows("slurm.conf", "NodeName", nodeKeys())...)
-	out = append(out, rows("slurm.conf", "PartitionName", partKeys())...)
-	out = append(out, rows("slurm.conf", "NodeSet", setKeys())...)
-	out = append(out, rows("slurm.conf", "DownNodes", downKeys())...)
-	out = append(out, rows("gres.conf", "", gresKeys())...)
-	out = append(out, rows("topology.conf", "", topologyKeys())...)
-	out = append(out, rows("cgroup.conf", "", cgroupKeys())...)
-	out = append(out, rows("job_container.conf", "", containerKeys())...)
-	out = append(out, rows("mpi.conf", "", mpiKeys())...)
-	out = append(out, rows("acct_gather.conf", "", gatherKeys())...)
-	out = append(out, rows("oci.conf", "", ociKeys())...)
-	return append(out, rows("slurmdbd.conf", "", dbdKeys())...)
+	var supports []Support
+	supports = append(supports, rows("slurm.conf", "", topKeys())...)
+	supports = append(supports, rows("slurm.conf", "NodeName", nodeKeys())...)
+	supports = append(supports, rows("slurm.conf", "PartitionName", partKeys())...)
+	supports = append(supports, rows("slurm.conf", "NodeSet", setKeys())...)
+	supports = append(supports, rows("slurm.conf", "DownNodes", downKeys())...)
+	supports = append(supports, rows("gres.conf", "", gresKeys())...)
+	supports = append(supports, rows("topology.conf", "", topologyKeys())...)
+	supports = append(supports, rows("cgroup.conf", "", cgroupKeys())...)
+	supports = append(supports, rows("job_container.conf", "", containerKeys())...)
+	supports = append(supports, rows("mpi.conf", "", mpiKeys())...)
+	supports = append(supports, rows("acct_gather.conf", "", gatherKeys())...)
+	supports = append(supports, rows("oci.conf", "", ociKeys())...)
+	return append(supports, rows("slurmdbd.conf", "", dbdKeys())...)
 }
 
 func rows[T any](file, record string, keys []key[T]) []Support {
-	out := make([]Support, len(keys))
+	supports := make([]Support, len(keys))
 	for i, k := range keys {
-		out[i] = Support{
+		supports[i] = Support{
 			File:   file,
 			Record: record,
 			Key:    k.name,
@@ -38,7 +38,7 @@ func rows[T any](file, record string, keys []key[T]) []Support {
 			Why:    k.why,
 		}
 	}
-	return out
+	return supports
 }
 
 func (c class) String() string {

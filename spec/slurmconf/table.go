@@ -117,25 +117,25 @@ func (v value) noteValue(format string, args ...any) { v.addProblem(Note, format
 func (v value) warnValue(format string, args ...any) { v.addProblem(Warning, format, args) }
 func (v value) failValue(format string, args ...any) { v.addProblem(Error, format, args) }
 
-func (v value) addProblem(s Severity, format string, args []any) {
-	v.problems.addProblem(v.Setting, s, "%s%s", v.part, fmt.Sprintf(format, args...))
+func (v value) addProblem(severity Severity, format string, args []any) {
+	v.problems.addProblem(v.Setting, severity, "%s%s", v.part, fmt.Sprintf(format, args...))
 }
 
 // reportClass says what the class of a key or option means for this value.
-func (v value) reportClass(c class, off, why string) {
+func (v value) reportClass(c class, off, reason string) {
 	if v.isOff(off) {
 		return
 	}
 	switch c {
 	case meaningless:
-		v.noteValue("not used: %s", why)
+		v.noteValue("not used: %s", reason)
 	case unsupported:
-		v.warnValue("not supported: %s", why)
+		v.warnValue("not supported: %s", reason)
 	case refused:
 		v.failValue(
 			"%s is not supported, and to ignore it would be unsafe: %s",
 			quoteShort(v.Value),
-			why,
+			reason,
 		)
 	}
 }

@@ -80,65 +80,67 @@ func settleBlocks(
 	problems Problems,
 ) ([]spec.Block, []uint32, Problems) {
 	t := newTable("a line of topology.conf", topologyKeys())
-	var out []spec.Block
+	var blocks []spec.Block
 	var sizes []uint32
 	blockOf := map[string]string{}
 	known := map[string]bool{}
 	for i := range nodes {
 		known[nodes[i].Name] = true
 	}
-	for _, rec := range recs {
-		draft := switchDraft{Setting: rec[0]}
-		applyAll(&draft, t, rec, &problems)
+	for _, record := range recs {
+		draft := switchDraft{Setting: record[0]}
+		applyAll(&draft, t, record, &problems)
 		switch {
 		case draft.sizes != nil && draft.block == "" && draft.Name == "":
 			sizes = draft.sizes
 			continue
 		case draft.block == "":
 			problems.addProblem(
-				rec[0],
+				record[0],
 				Error,
 				"topology/block: the line names no block (BlockName)",
 			)
 			continue
 		case draft.nodes.Len() == 0:
-			problems.addProblem(rec[0], Error, "block %s has no Nodes", quoteShort(draft.block))
+			problems.addProblem(record[0], Error, "block %s has no Nodes", quoteShort(draft.block))
 			continue
-		case slices.ContainsFunc(out, func(b spec.Block) bool { return b.Name == draft.block }):
-			problems.addProblem(rec[0], Error, "block %s is there twice", quoteShort(draft.block))
+		case slices.ContainsFunc(blocks, func(b spec.Block) bool { return b.Name == draft.block }):
+			problems.addProblem(
+				record[0], Error, "block %s is there twice", quoteShort(draft.block),
+			)
 			continue
 		}
 		block := spec.Block{Name: draft.block, Nodes: slices.Collect(draft.nodes.All())}
-		for _, n := range block.Nodes {
-			switch other, twice := blockOf[n]; {
-			case !known[n]:
+		for _, name := range block.Nodes {
+			switch other, twice := blockOf[name]; {
+			case !known[name]:
 				problems.addProblem(
 					draft.Setting,
 					Error,
 					"node %s is not configured",
-					quoteShort(n),
+					quoteShort(name),
 				)
 			case twice:
 				problems.addProblem(
 					draft.Setting,
 					Error,
 					"node %s is in block %s already",
-					quoteShort(n),
+					quoteShort(name),
 					other,
 				)
 			}
-			blockOf[n] = draft.block
+			blockOf[name] = draft.block
 		}
-		out = append(out, block)
+		blocks = append(blocks, block)
 	}
 	if len(sizes) == 0 {
 		most := 1
-		for i := range out {
-			most = max(most, len(out[i].Nodes))
+		for i := range blocks {
+			most = max(most, len(blocks[i].Nodes))
 		}
 		sizes = []uint32{uint32(most)}
 	}
-	return out, sizes, problems.sortedByLine()
+	return blocks, sizes, problems.sortedByLine()
 }
 
 // ReadTopology reads topology.conf as a tree of switches over some nodes: the
@@ -153,20 +155,22 @@ func ReadTopology(fsys fs.FS, name string, nodes []spec.NodeSpec) ([]spec.Switch
 func settleTree(recs []Record, nodes []spec.NodeSpec, problems Problems) ([]spec.Switch, Problems) {
 	t := newTable("a line of topology.conf", topologyKeys())
 	var list []switchDraft
-	for _, rec := range recs {
-		draft := switchDraft{Setting: rec[0]}
-		applyAll(&draft, t, rec, &problems)
+	for _, record := range recs {
+		draft := switchDraft{Setting: record[0]}
+		applyAll(&draft, t, record, &problems)
 		switch {
 		case draft.Name == "" || draft.block != "" || draft.sizes != nil:
 			problems.addProblem(
-				rec[0],
+				record[0],
 				Error,
 				"topology/tree: the line names no switch (SwitchName)",
 			)
 		case slices.ContainsFunc(list, func(o switchDraft) bool { return o.Name == draft.Name }):
-			problems.addProblem(rec[0], Error, "switch %s is there twice", quoteShort(draft.Name))
+			problems.addProblem(
+				record[0], Error, "switch %s is there twice", quoteShort(draft.Name),
+			)
 		case (draft.nodes.Len() == 0) == (draft.switches.Len() == 0):
-			problems.addProblem(rec[0], Error, "a switch has either Nodes or Switches")
+			problems.addProblem(record[0], Error, "a switch has either Nodes or Switches")
 		default:
 			list = append(list, draft)
 		}
@@ -185,17 +189,17 @@ func computeLayers(list []switchDraft, nodes []spec.NodeSpec, problems *Problems
 	}
 	done := map[string]*spec.Switch{}
 	leafOf := map[string]string{}
-	var out []spec.Switch
+	var switches []spec.Switch
 	for level := uint32(0); len(done) < len(list); level++ {
 		var ready []*switchDraft
 		for i := range list {
-			d := &list[i]
-			if done[d.Name] == nil &&
+			draft := &list[i]
+			if done[draft.Name] == nil &&
 				!slices.ContainsFunc(
-					slices.Collect(d.switches.All()),
+					slices.Collect(draft.switches.All()),
 					func(s string) bool { return done[s] == nil },
 				) {
-				ready = append(ready, d)
+				ready = append(ready, draft)
 			}
 		}
 		if ready == nil {
@@ -212,32 +216,32 @@ func computeLayers(list []switchDraft, nodes []spec.NodeSpec, problems *Problems
 				Level:    level,
 				Switches: slices.Collect(draft.switches.All()),
 			}
-			for n := range draft.nodes.All() {
-				if !known[n] {
+			for name := range draft.nodes.All() {
+				if !known[name] {
 					problems.addProblem(
 						draft.Setting,
 						Error,
 						"node %s is not configured",
-						quoteShort(n),
+						quoteShort(name),
 					)
 				}
-				if other, twice := leafOf[n]; twice {
+				if other, twice := leafOf[name]; twice {
 					problems.addProblem(
 						draft.Setting,
 						Error,
 						"node %s is below switch %s already",
-						quoteShort(n),
+						quoteShort(name),
 						other,
 					)
 				}
-				leafOf[n] = draft.Name
-				s.Nodes = append(s.Nodes, n)
+				leafOf[name] = draft.Name
+				s.Nodes = append(s.Nodes, name)
 			}
 			for _, below := range s.Switches {
 				s.Nodes = append(s.Nodes, done[below].Nodes...)
 			}
 			done[draft.Name] = &s
-			out = append(out, s)
+			switches = append(switches, s)
 		}
 	}
 	for i := range nodes {
@@ -250,7 +254,7 @@ func computeLayers(list []switchDraft, nodes []spec.NodeSpec, problems *Problems
 			)
 		}
 	}
-	return out
+	return switches
 }
 
 func stuckSwitch(list []switchDraft, done map[string]*spec.Switch) Setting {
@@ -264,13 +268,13 @@ func stuckSwitch(list []switchDraft, done map[string]*spec.Switch) Setting {
 
 // setTopology takes the plugin; the tree itself is in topology.conf.
 func setTopology(file *File, v value) {
-	w, ok := v.parseWord(
+	word, ok := v.parseWord(
 		"none|topology/none|topology/default|topology/flat|topology/tree|topology/block|topology/3d_torus",
 	)
 	if !ok {
 		return
 	}
-	switch w {
+	switch word {
 	case "topology/tree":
 		file.TreeTopology = true
 	case "topology/block":
@@ -278,7 +282,7 @@ func setTopology(file *File, v value) {
 	case "topology/3d_torus":
 		v.warnValue(
 			"%s is not supported: nodes are chosen without regard to switches; topology/tree and topology/block are",
-			w,
+			word,
 		)
 	}
 }
@@ -287,13 +291,13 @@ func setTopology(file *File, v value) {
 // TopologyPlugin asks for it.
 func (c *Cluster) addTopology(fsys fs.FS, name string, problems Problems) Problems {
 	problems = append(problems, c.readTopology(fsys, name)...)
-	for _, s := range c.topologies {
-		if !c.Config.HasTopology(s.Value) {
+	for _, setting := range c.topologies {
+		if !c.Config.HasTopology(setting.Value) {
 			problems.addProblem(
-				s,
+				setting,
 				Error,
 				"there is no topology %s: topology.yaml beside slurm.conf names them",
-				quoteShort(s.Value),
+				quoteShort(setting.Value),
 			)
 		}
 	}

@@ -48,24 +48,24 @@ func (c *Cluster) yamlTopology(fsys fs.FS, name string) Problems {
 		return problems
 	}
 	main := 0
-	for i, e := range entries {
-		if d := e.childOf("cluster_default"); d != nil && strings.EqualFold(d.text, "true") {
+	for i, node := range entries {
+		if d := node.childOf("cluster_default"); d != nil && strings.EqualFold(d.text, "true") {
 			main = i
 		}
 	}
 	var all []spec.Topology
-	for i, e := range entries {
-		topology, more := c.oneTopology(e)
+	for i, node := range entries {
+		topology, more := c.oneTopology(node)
 		if i != main { // of nodes that one has not another may know
 			more = more.AtLeast(Error)
 		}
 		problems = append(problems, more...)
 		switch {
 		case topology.Name == "" && len(entries) > 1:
-			problems.addProblem(e.at, Error, "of several topologies each has a name (topology:)")
+			problems.addProblem(node.at, Error, "of several topologies each has a name (topology:)")
 		case slices.ContainsFunc(all, func(o spec.Topology) bool { return o.Name == topology.Name }):
 			problems.addProblem(
-				e.at,
+				node.at,
 				Error,
 				"topology %s is there twice",
 				quoteShort(topology.Name),
@@ -73,35 +73,35 @@ func (c *Cluster) yamlTopology(fsys fs.FS, name string) Problems {
 		}
 		all = append(all, topology)
 	}
-	cfg, topology := &c.Config, all[main]
-	cfg.TopologyName = topology.Name
-	cfg.Topology = topology.Switches
-	cfg.Blocks = topology.Blocks
-	cfg.BlockSizes = topology.Sizes
+	config, topology := &c.Config, all[main]
+	config.TopologyName = topology.Name
+	config.Topology = topology.Switches
+	config.Blocks = topology.Blocks
+	config.BlockSizes = topology.Sizes
 	all = slices.Delete(all, main, main+1)
 	if len(all) > 0 {
-		cfg.Topologies = all
+		config.Topologies = all
 	}
 	return problems
 }
 
 // oneTopology reads an entry of a topology.yaml.
-func (c *Cluster) oneTopology(e *yamlNode) (topology spec.Topology, problems Problems) {
-	if n := e.childOf("topology"); n != nil {
+func (c *Cluster) oneTopology(node *yamlNode) (topology spec.Topology, problems Problems) {
+	if n := node.childOf("topology"); n != nil {
 		topology.Name = n.text
 	}
-	e.refuseOthers(&problems, "topology", "cluster_default", "tree", "block", "flat")
+	node.refuseOthers(&problems, "topology", "cluster_default", "tree", "block", "flat")
 	var recs []Record
-	tree := e.childOf("tree")
-	block := e.childOf("block")
-	flat := e.childOf("flat")
+	tree := node.childOf("tree")
+	block := node.childOf("block")
+	flat := node.childOf("flat")
 	switch {
 	case moreThanOne(tree != nil, block != nil, flat != nil):
-		problems.addProblem(e.at, Error, "a topology is one of tree, block and flat")
+		problems.addProblem(node.at, Error, "a topology is one of tree, block and flat")
 	case tree != nil:
 		tree.refuseOthers(&problems, "switches")
 		recs = yamlRecords(
-			e.at,
+			node.at,
 			tree.childOf("switches"),
 			map[string]string{"switch": "SwitchName", "children": "Switches", "nodes": "Nodes"},
 			&problems,
@@ -112,7 +112,7 @@ func (c *Cluster) oneTopology(e *yamlNode) (topology spec.Topology, problems Pro
 	case block != nil:
 		block.refuseOthers(&problems, "block_sizes", "blocks")
 		recs = yamlRecords(
-			e.at,
+			node.at,
 			block.childOf("blocks"),
 			map[string]string{"block": "BlockName", "nodes": "Nodes"},
 			&problems,
@@ -125,7 +125,7 @@ func (c *Cluster) oneTopology(e *yamlNode) (topology spec.Topology, problems Pro
 		}
 	case flat == nil:
 		problems.addProblem(
-			e.at,
+			node.at,
 			Error,
 			"a topology is a tree, block or flat: others are not supported",
 		)
@@ -143,10 +143,10 @@ func yamlRecords(at Setting, list *yamlNode, keys map[string]string, problems *P
 		)
 		return nil
 	}
-	var out []Record
-	for _, e := range list.list {
-		var rec Record
-		for _, pair := range e.pairs {
+	var records []Record
+	for _, node := range list.list {
+		var record Record
+		for _, pair := range node.pairs {
 			key, ok := keys[pair.key]
 			if !ok {
 				problems.addProblem(
@@ -157,15 +157,15 @@ func yamlRecords(at Setting, list *yamlNode, keys map[string]string, problems *P
 				)
 				continue
 			}
-			rec = append(rec, pair.value.asSetting(key))
+			record = append(record, pair.value.asSetting(key))
 		}
-		if rec == nil {
-			problems.addProblem(e.at, Error, "this entry has no keys")
+		if record == nil {
+			problems.addProblem(node.at, Error, "this entry has no keys")
 			continue
 		}
-		out = append(out, rec)
+		records = append(records, record)
 	}
-	return out
+	return records
 }
 
 // yamlNode is a value of a YAML file: a text, a list or pairs.
@@ -183,18 +183,18 @@ type yamlPair struct {
 
 // refuseOthers refuses keys other than those given.
 func (n *yamlNode) refuseOthers(problems *Problems, keys ...string) {
-	for _, p := range n.pairs {
-		if !slices.Contains(keys, p.key) {
-			problems.addProblem(p.value.at, Error, "%s is not known here", quoteShort(p.key))
+	for _, pair := range n.pairs {
+		if !slices.Contains(keys, pair.key) {
+			problems.addProblem(pair.value.at, Error, "%s is not known here", quoteShort(pair.key))
 		}
 	}
 }
 
 func (n *yamlNode) childOf(key string) *yamlNode {
 	if n != nil {
-		for _, p := range n.pairs {
-			if p.key == key {
-				return p.value
+		for _, pair := range n.pairs {
+			if pair.key == key {
+				return pair.value
 			}
 		}
 	}
@@ -206,8 +206,8 @@ func (n *yamlNode) asSetting(key string) Setting {
 	setting := n.at
 	setting.Key, setting.Value = key, n.text
 	var items []string
-	for _, e := range n.list {
-		items = append(items, e.text)
+	for _, node := range n.list {
+		items = append(items, node.text)
 	}
 	if items != nil {
 		setting.Value = strings.Join(items, ",")
@@ -230,6 +230,7 @@ type yamlReader struct {
 	depth int
 }
 
+// maxYAMLDepth bounds the recursion: without it, a file of brackets would exhaust the stack.
 const maxYAMLDepth = 16
 
 func parseYAML(file string, data []byte, problems *Problems) *yamlNode {
@@ -263,11 +264,11 @@ func parseYAML(file string, data []byte, problems *Problems) *yamlNode {
 	return root
 }
 
-func (r *yamlReader) addProblem(l yamlLine, why string) {
-	r.ps.addProblem(r.settingAt(l), Error, "%s", why)
+func (r *yamlReader) addProblem(line yamlLine, reason string) {
+	r.ps.addProblem(r.settingAt(line), Error, "%s", reason)
 }
 
-func (r *yamlReader) settingAt(l yamlLine) Setting { return Setting{File: r.file, Line: l.n} }
+func (r *yamlReader) settingAt(line yamlLine) Setting { return Setting{File: r.file, Line: line.n} }
 
 // readBlock reads the lines of one indentation.
 func (r *yamlReader) readBlock(indent int) *yamlNode {

@@ -171,10 +171,10 @@ func (v value) splitItems() []string {
 // parseWeights reads CPU=1.0,Mem=0.25G,GRES/gpu=2.0. units says whether a weight
 // may name the unit it is for; negative whether it may be below zero.
 func (v value) parseWeights(units, negative bool) []spec.Weight {
-	var out []spec.Weight
+	var weights []spec.Weight
 	for _, item := range v.splitItems() {
-		name, num, ok := strings.Cut(item, "=")
-		if !ok || num == "" {
+		name, number, ok := strings.Cut(item, "=")
+		if !ok || number == "" {
 			v.failValue("%s: expected a TRES and its weight, such as CPU=1.0", quoteShort(item))
 			continue
 		}
@@ -183,8 +183,8 @@ func (v value) parseWeights(units, negative bool) []spec.Weight {
 			v.failValue("%s is no TRES", quoteShort(name))
 			continue
 		}
-		if k := strings.IndexByte("KMGTP", num[len(num)-1]&^0x20); k >= 0 && units {
-			num = num[:len(num)-1]
+		if k := strings.IndexByte("KMGTP", number[len(number)-1]&^0x20); k >= 0 && units {
+			number = number[:len(number)-1]
 			switch {
 			case weight.TRES != "mem":
 				for weight.Per = 1; k >= 0; k-- {
@@ -202,24 +202,24 @@ func (v value) parseWeights(units, negative bool) []spec.Weight {
 				weight.Per = 0
 			}
 		}
-		micro, ok := parseMicros(num)
+		micro, ok := parseMicros(number)
 		if !ok || (micro < 0 && !negative) {
 			v.failValue(
 				"%s: %s is no weight (a number with at most six decimals)",
 				quoteShort(item),
-				quoteShort(num),
+				quoteShort(number),
 			)
 			continue
 		}
 		weight.Micro = micro
-		out = append(out, weight)
+		weights = append(weights, weight)
 	}
-	return out
+	return weights
 }
 
 // tresName spells a TRES as accounting does: the kind in lower case, the name as given.
-func tresName(s string) string {
-	kind, name, ok := strings.Cut(strings.TrimSpace(s), "/")
+func tresName(text string) string {
+	kind, name, ok := strings.Cut(strings.TrimSpace(text), "/")
 	if !ok {
 		return strings.ToLower(kind)
 	}
@@ -227,8 +227,8 @@ func tresName(s string) string {
 }
 
 // parseMicros reads a decimal number into millionths, exactly.
-func parseMicros(s string) (int64, bool) {
-	digits, negative := strings.CutPrefix(s, "-")
+func parseMicros(text string) (int64, bool) {
+	digits, negative := strings.CutPrefix(text, "-")
 	whole, part, _ := strings.Cut(digits, ".")
 	if len(part) > 6 || whole+part == "" || len(whole) > 12 {
 		return 0, false

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -110,14 +111,18 @@ func attackExhaustion(ctx context.Context, l *lab, r *report) error {
 		return err
 	}
 	r.printFigure(
-		"%-40s %7s %12s %12s %12s",
+		"%-40s %4s %17s %17s %12s %6s",
 		"a neighbour beside",
 		"n",
-		"sbatch p99",
-		"squeue p99",
-		"resident",
+		"sbatch p50/p99",
+		"squeue p50/p99",
+		"most memory",
+		"load",
 	)
 	for _, p := range pressures(l.o.short) {
+		if err := forgetPeak(pid); err != nil {
+			return err
+		}
 		pressing, stop := context.WithTimeout(ctx, length)
 		done := make(chan error, 1)
 		go func() { done <- p.do(pressing, l) }()
@@ -126,27 +131,31 @@ func attackExhaustion(ctx context.Context, l *lab, r *report) error {
 		if err := <-done; err != nil && ctx.Err() == nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
-		resident, _, err := residentMemory(pid)
+		_, resident, err := residentMemory(pid)
 		if err != nil {
 			return fmt.Errorf("the controller is gone beside %q: %w", p.name, err)
 		}
 		r.printFigure(
-			"%-40s %7d %9.0f ms %9.0f ms %8.0f MiB",
+			"%-40s %4d %6.0f / %5.0f ms %6.0f / %5.0f ms %8.0f MiB %6s",
 			p.name,
 			len(work.sbatch),
-			p99(work.sbatch),
-			p99(work.squeue),
+			percentile(work.sbatch, 50),
+			percentile(work.sbatch, 99),
+			percentile(work.squeue, 50),
+			percentile(work.squeue, 99),
 			float64(resident)/(1<<20),
+			machineLoad(),
 		)
 		r.countTry(
 			resident > maxMemory,
-			"%s: the controller has %d MiB resident",
+			"%s: the controller had %d MiB resident",
 			p.name,
 			resident>>20,
 		)
 		if l.o.p99 > 0 {
 			slowest := time.Duration(
-				max(p99(work.sbatch), p99(work.squeue)) * float64(time.Millisecond),
+				max(percentile(work.sbatch, 99), percentile(work.squeue, 99)) *
+					float64(time.Millisecond),
 			)
 			r.countTry(slowest > l.o.p99, "%s: the neighbour waits %s at p99", p.name, slowest)
 		}
@@ -157,12 +166,6 @@ func attackExhaustion(ctx context.Context, l *lab, r *report) error {
 			return err
 		}
 	}
-	_, peak, err := residentMemory(pid)
-	if err != nil {
-		return err
-	}
-	r.printFigure("the controller had at most %d MiB resident", peak>>20)
-	r.countTry(peak > maxMemory, "the controller had %d MiB resident", peak>>20)
 	return nil
 }
 
@@ -200,14 +203,33 @@ func (l *lab) neighbourWorks(ctx context.Context, r *report, beside string) work
 	return w
 }
 
-// p99 in milliseconds, nearest rank.
-func p99(times []time.Duration) float64 {
+// percentile is in milliseconds, nearest rank.
+func percentile(times []time.Duration, percent int) float64 {
 	if len(times) == 0 {
 		return 0
 	}
 	slices.Sort(times)
-	at := (len(times)*99 + 99) / 100
+	at := (len(times)*percent + 99) / 100
 	return float64(times[at-1]) / float64(time.Millisecond)
+}
+
+// machineLoad is the load average of the last minute.
+func machineLoad() string {
+	data, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "?"
+	}
+	load, _, _ := strings.Cut(string(data), " ")
+	return load
+}
+
+// forgetPeak lets the kernel count the most memory of a process from now on.
+func forgetPeak(pid int) error {
+	path := fmt.Sprintf("/proc/%d/clear_refs", pid)
+	if err := os.WriteFile(path, []byte("5"), 0o600); err != nil {
+		return fmt.Errorf("measure the controller's memory: %w", err)
+	}
+	return nil
 }
 
 // dialer opens one connection of an attack.
@@ -320,7 +342,7 @@ func manyValues(ctx context.Context, l *lab) error {
 		},
 	}
 	defer transport.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(
+	request, err := http.NewRequestWithContext(
 		ctx,
 		http.MethodPost,
 		"http://rest/v1/Cluster/ListJobs",
@@ -329,8 +351,8 @@ func manyValues(ctx context.Context, l *lab) error {
 	if err != nil {
 		return err
 	}
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := (&http.Client{Transport: transport}).Do(req)
+	request.Header.Set("Content-Type", "application/json")
+	resp, err := (&http.Client{Transport: transport}).Do(request)
 	if err != nil {
 		return err
 	}
@@ -370,7 +392,7 @@ func manyTexts(ctx context.Context, l *lab) error {
 func manyDirectives(ctx context.Context, l *lab) error {
 	script := "#!/bin/sh\n" + strings.Repeat("#SBATCH -J x\n", 300_000) + "true\n"
 	path := filepath.Join(l.home[attacker], "many.sh")
-	req := &apiv1.TypedCommand{
+	request := &apiv1.TypedCommand{
 		Args:        []byte("-H\x00" + path + "\x00"),
 		Environment: []byte("PATH=/bin\x00"),
 		Dir:         []byte(l.home[attacker]),
@@ -382,7 +404,7 @@ func manyDirectives(ctx context.Context, l *lab) error {
 	}
 	return l.callAsAttacker(
 		ctx,
-		call{method: service.Shell_Sbatch_FullMethodName, req: req, rep: &apiv1.TypedAnswer{}},
+		call{method: service.Shell_Sbatch_FullMethodName, req: request, rep: &apiv1.TypedAnswer{}},
 	)
 }
 
@@ -429,11 +451,13 @@ func (l *lab) submitUntil(ctx context.Context) {
 	conn := client.New(raw)
 	defer conn.Close()
 	for ctx.Err() == nil {
-		req := &apiv1.SubmitRequest{
+		request := &apiv1.SubmitRequest{
 			Spec:   &apiv1.JobSpec{Name: "many", Hold: true, WorkDir: "/"},
 			Script: &apiv1.Blob{Data: []byte("#!/bin/sh\n")},
 		}
-		if conn.Call(ctx, service.Cluster_Submit_FullMethodName, req, &apiv1.SubmitReply{}) != nil {
+		if conn.Call(
+			ctx, service.Cluster_Submit_FullMethodName, request, &apiv1.SubmitReply{},
+		) != nil {
 			pause(ctx, 5*time.Millisecond)
 		}
 	}

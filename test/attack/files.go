@@ -399,7 +399,7 @@ func (l *lab) allowed(ctx context.Context, path string) access {
 // ended waits until a job is over.
 func (l *lab) ended(ctx context.Context, id string) error {
 	if _, err := strconv.Atoi(id); err != nil {
-		return fmt.Errorf("%q is no job number", id)
+		return fmt.Errorf("%q is not a job number", id)
 	}
 	return l.awaitAnswer(ctx, "", "squeue", "-h", "-j", id, "-t", "PD,CF,R,CG,S")
 }

@@ -146,10 +146,10 @@ func listings() []string {
 
 // compare asks the same of a job that is hidden and of one that does not exist.
 func (l *lab) compare(ctx context.Context, r *report, command, hidden, missing string) {
-	ask := func(job string) output {
+	request := func(job string) output {
 		return l.runAs(ctx, attacker, strings.Fields(strings.ReplaceAll(command, "JOB", job))...)
 	}
-	one, other := ask(hidden), ask(missing)
+	one, other := request(hidden), request(missing)
 	a, b := plain(one, hidden), plain(other, missing)
 	r.countTry(a != b, "muster %s: another's job %s: %q, no job: %q", command, hidden, a, b)
 }
@@ -193,11 +193,11 @@ func linesOfVictim(text string) string {
 
 // fetch reads a page.
 func fetch(ctx context.Context, url string) (string, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return "", err
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return "", err
 	}

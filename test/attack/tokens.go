@@ -305,19 +305,19 @@ type question struct{ header, token, path, body string }
 
 // rest asks the gateway over TLS.
 func (l *lab) rest(ctx context.Context, client *http.Client, q question, more ...[2]string) answer {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+
 		l.portAddress(portREST)+q.path, strings.NewReader(q.body))
 	if err != nil {
 		return answer{body: err.Error()} // a path or header that cannot be sent at all
 	}
-	req.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Content-Type", "application/json")
 	if q.header != "" {
-		req.Header.Set(q.header, q.token)
+		request.Header.Set(q.header, q.token)
 	}
 	for _, pair := range more {
-		req.Header.Set(pair[0], pair[1])
+		request.Header.Set(pair[0], pair[1])
 	}
-	resp, err := client.Do(req)
+	resp, err := client.Do(request)
 	if err != nil {
 		return answer{body: err.Error()}
 	}

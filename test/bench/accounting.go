@@ -17,6 +17,7 @@ import (
 
 	"github.com/musterhpc/muster/accounting/clickhouse"
 	acctd "github.com/musterhpc/muster/accounting/daemon"
+	"github.com/musterhpc/muster/accounting/kpi"
 	counted "github.com/musterhpc/muster/accounting/tally"
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/api/v1/service"
@@ -56,30 +57,30 @@ Examples:
 `
 }
 
-func (b *accountingBench) flags(fs *pflag.FlagSet) {
-	fs.IntVar(
+func (b *accountingBench) flags(flags *pflag.FlagSet) {
+	flags.IntVar(
 		&b.jobs,
 		"jobs",
 		1_000_000,
 		"jobs in the store, each with a step, a node and some GPUs",
 	)
-	fs.IntVar(&b.months, "months", 1, "months of 30 days over which they are spread")
-	fs.IntVar(
+	flags.IntVar(&b.months, "months", 1, "months of 30 days over which they are spread")
+	flags.IntVar(
 		&b.beside,
 		"beside",
 		0,
 		"ask the same of a store of so many jobs of one month, and print both side by side",
 	)
-	fs.IntVar(&b.times, "times", 5, "how often each question is asked")
-	fs.StringVar(
+	flags.IntVar(&b.times, "times", 5, "how often each question is asked")
+	flags.StringVar(
 		&b.dir,
 		"dir",
 		"",
 		"folder for the store (default: a temporary one); one that is there already is used as it is",
 	)
-	fs.BoolVar(&b.keep, "keep", false, "leave the store where it is")
-	fs.StringVar(&b.muster, "muster", "", "the muster program (default: beside this one)")
-	fs.StringVar(&b.only, "only", "", "ask only the questions whose name holds this")
+	flags.BoolVar(&b.keep, "keep", false, "leave the store where it is")
+	flags.StringVar(&b.muster, "muster", "", "the muster program (default: beside this one)")
+	flags.StringVar(&b.only, "only", "", "ask only the questions whose name holds this")
 }
 
 func (b *accountingBench) check() error {
@@ -211,11 +212,11 @@ func (b *accountingBench) measure(ctx context.Context, p *progress) (*accounting
 	store := st.Store
 	b.dir = st.dir
 	f := newFill(b.jobs, b.months)
-	pos, err := store.Position(ctx, f.ledger)
+	position, err := store.Position(ctx, f.ledger)
 	switch {
 	case err != nil:
 		return nil, err
-	case pos.Seq != 0:
+	case position.Seq != 0:
 		if err := f.rollUp(ctx, store); err != nil { // a store of an older release
 			return nil, err
 		}
@@ -230,11 +231,11 @@ func (b *accountingBench) measure(ctx context.Context, p *progress) (*accounting
 	if err != nil {
 		return nil, err
 	}
-	pos, err = store.Position(ctx, f.ledger)
+	position, err = store.Position(ctx, f.ledger)
 	if err != nil {
 		return nil, err
 	}
-	stop, err := b.serve(ctx, store, f, pos)
+	stop, err := b.serve(ctx, store, f, position)
 	if err != nil {
 		return nil, err
 	}
@@ -338,21 +339,21 @@ func processSeconds(pid int) float64 {
 	if err != nil {
 		return 0
 	}
-	f := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
-	if len(f) < 13 {
+	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+	if len(fields) < 13 {
 		return 0
 	}
-	user, _ := strconv.ParseFloat(f[11], 64)
-	system, _ := strconv.ParseFloat(f[12], 64)
+	user, _ := strconv.ParseFloat(fields[11], 64)
+	system, _ := strconv.ParseFloat(fields[12], 64)
 	return (user + system) / 100
 }
 
 // lineCounter counts what is written to it.
 type lineCounter struct{ n int }
 
-func (l *lineCounter) Write(b []byte) (int, error) {
-	l.n += strings.Count(string(b), "\n")
-	return len(b), nil
+func (l *lineCounter) Write(data []byte) (int, error) {
+	l.n += strings.Count(string(data), "\n")
+	return len(data), nil
 }
 
 // pastLedger is a ledger of which nothing is read: the store has it all, and
@@ -416,20 +417,20 @@ func (b *accountingBench) serve(
 	ctx context.Context,
 	store *clickhouse.Store,
 	f *fill,
-	pos counted.Position,
+	position counted.Position,
 ) (stop func(), err error) {
 	codec, err := event.NewCodec()
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	state, err := counted.Past(f.ledger, "peer", pos.Seq, f.endInstant()).Snapshot()
+	state, err := counted.Past(f.ledger, "peer", position.Seq, f.endInstant()).Snapshot()
 	if err != nil {
 		cancel()
 		return nil, err
 	}
-	past := standing{store, pos, counted.Snapshot{Seq: pos.Seq, Data: state}}
-	d := acctd.New(
+	past := standing{store, position, counted.Snapshot{Seq: position.Seq, Data: state}}
+	daemon := acctd.New(
 		acctd.Config{
 			Source:  pastLedger{f.lastSeq(), f.endInstant()},
 			Store:   past,
@@ -438,17 +439,21 @@ func (b *accountingBench) serve(
 			Refresh: spec.Day,
 			OpenWriter: func(context.Context, [16]byte, string) (acctd.Writer, counted.Resume, error) {
 				return standingWriter{
-						pos,
+						position,
 					}, counted.Resume{
-						Position: pos,
-						History:  counted.History{End: pos.Seq},
+						Position: position,
+						History:  counted.History{End: position.Seq},
 					}, nil
 			},
 			Identity: func() ([16]byte, string) { return f.ledger, "peer" },
 		},
 	)
-	go func() { _ = d.Run(ctx) }()
-	for began := time.Now(); d.KPIs() == nil && time.Since(began) < time.Minute && ctx.Err() == nil; {
+	go func() { _ = daemon.Run(ctx) }()
+	windows := kpi.Windows()
+	last := windows[len(windows)-1].Name
+	isLast := func(v kpi.Value) bool { return v.Window == last }
+	for began := time.Now(); !slices.ContainsFunc(daemon.KPIs(), isLast) &&
+		time.Since(began) < time.Minute && ctx.Err() == nil; {
 		time.Sleep(20 * time.Millisecond)
 	}
 	names := identity.NewCache(identity.SystemPasswd(), 100, time.Minute, time.Now)
@@ -464,7 +469,7 @@ func (b *accountingBench) serve(
 		return nil, err
 	}
 	service.RegisterClusterServer(endpoint, pingServer{seq: f.lastSeq()})
-	service.RegisterAccountingServer(endpoint, d.Service())
+	service.RegisterAccountingServer(endpoint, daemon.Service())
 	listener, err := listen.Unix(filepath.Join(b.dir, "m"), 0o600)
 	if err != nil {
 		cancel()

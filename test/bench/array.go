@@ -34,17 +34,17 @@ Examples:
 `
 }
 
-func (b *arrayBench) flags(fs *pflag.FlagSet) {
-	b.at.flags(fs)
-	fs.Int64Var(&b.tasks, "tasks", 1000000, "tasks of the array")
-	fs.IntVar(&b.times, "times", 5, "arrays to submit, one after the other")
-	fs.IntVar(
+func (b *arrayBench) flags(flags *pflag.FlagSet) {
+	b.at.flags(flags)
+	flags.Int64Var(&b.tasks, "tasks", 1000000, "tasks of the array")
+	flags.IntVar(&b.times, "times", 5, "arrays to submit, one after the other")
+	flags.IntVar(
 		&b.pid,
 		"pid",
 		0,
 		"the controller's process (default: the one at the other end of the socket)",
 	)
-	fs.BoolVar(&b.fill, "fill", true, "first fill the nodes with a job of their own")
+	flags.BoolVar(&b.fill, "fill", true, "first fill the nodes with a job of their own")
 }
 
 func (b *arrayBench) check() error {
@@ -119,7 +119,7 @@ func (b *arrayBench) run(ctx context.Context, p *progress) (result, error) {
 	res.Machine = machineNow()
 	var times []time.Duration
 	for range b.times {
-		req := &apiv1.SubmitRequest{
+		request := &apiv1.SubmitRequest{
 			Script:      &apiv1.Blob{Data: []byte("#!/bin/sh\n:\n")},
 			Environment: &apiv1.Blob{Data: []byte("PATH=/usr/bin:/bin\x00")},
 			Spec: &apiv1.JobSpec{
@@ -132,7 +132,7 @@ func (b *arrayBench) run(ctx context.Context, p *progress) (result, error) {
 			},
 		}
 		began := time.Now()
-		if _, err := c.api.Submit(ctx, req); err != nil {
+		if _, err := c.api.Submit(ctx, request); err != nil {
 			return nil, fmt.Errorf(
 				"an array of %d tasks is refused (a bench cluster needs MaxArraySize above it): %w",
 				b.tasks,

@@ -45,19 +45,19 @@ Examples:
 `
 }
 
-func (b *boardsBench) flags(fs *pflag.FlagSet) {
-	fs.IntVar(&b.jobs, "jobs", 1_000_000, "jobs in the store")
-	fs.IntVar(&b.months, "months", 1, "months of 30 days over which they are spread")
-	fs.IntVar(&b.hours, "sample-hours", 6, "hours before the end of which the GPUs have samples")
-	fs.IntVar(&b.times, "times", 3, "how often each panel is asked")
-	fs.StringVar(
+func (b *boardsBench) flags(flags *pflag.FlagSet) {
+	flags.IntVar(&b.jobs, "jobs", 1_000_000, "jobs in the store")
+	flags.IntVar(&b.months, "months", 1, "months of 30 days over which they are spread")
+	flags.IntVar(&b.hours, "sample-hours", 6, "hours before the end of which the GPUs have samples")
+	flags.IntVar(&b.times, "times", 3, "how often each panel is asked")
+	flags.StringVar(
 		&b.dir,
 		"dir",
 		"",
 		"folder for the store (default: a temporary one); one that is there already is used as it is",
 	)
-	fs.BoolVar(&b.keep, "keep", false, "leave the store where it is")
-	fs.StringVar(&b.only, "only", "", "ask only the panels whose title holds this")
+	flags.BoolVar(&b.keep, "keep", false, "leave the store where it is")
+	flags.StringVar(&b.only, "only", "", "ask only the panels whose title holds this")
 }
 
 func (b *boardsBench) check() error {
@@ -107,11 +107,11 @@ func (b *boardsBench) run(ctx context.Context, p *progress) (result, error) {
 	}
 	defer store.close()
 	f := newFill(b.jobs, b.months)
-	pos, err := store.Position(ctx, f.ledger)
+	position, err := store.Position(ctx, f.ledger)
 	if err != nil {
 		return nil, err
 	}
-	if pos.Seq == 0 {
+	if position.Seq == 0 {
 		began := time.Now()
 		// The position comes last, and says that the store is complete.
 		if err := f.runWithSamples(ctx, store.Store, b.hours, p); err != nil {
@@ -246,11 +246,13 @@ func (a *panelAsker) ask(
 }
 
 func (a *panelAsker) post(ctx context.Context, sql string) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, a.url, strings.NewReader(sql+" FORMAT JSONCompact"))
+	request, err := http.NewRequestWithContext(
+		ctx, http.MethodPost, a.url, strings.NewReader(sql+" FORMAT JSONCompact"),
+	)
 	if err != nil {
 		return nil, err
 	}
-	resp, err := a.client.Do(req)
+	resp, err := a.client.Do(request)
 	if err != nil {
 		return nil, err
 	}

@@ -37,10 +37,10 @@ Examples:
 `
 }
 
-func (b *commandBench) flags(fs *pflag.FlagSet) {
-	fs.IntVar(&b.clients, "clients", 1, "how many run it at the same time")
-	fs.IntVar(&b.times, "times", 300, "how often it runs, all clients together")
-	fs.SetInterspersed(false)
+func (b *commandBench) flags(flags *pflag.FlagSet) {
+	flags.IntVar(&b.clients, "clients", 1, "how many run it at the same time")
+	flags.IntVar(&b.times, "times", 300, "how often it runs, all clients together")
+	flags.SetInterspersed(false)
 }
 
 func (b *commandBench) take(args []string) { b.argv = args }

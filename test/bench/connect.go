@@ -25,9 +25,9 @@ type address struct {
 	socket string
 }
 
-func (a *address) flags(fs *pflag.FlagSet) {
-	conffile.AddFlag(fs, &a.config, "muster.yaml `file` of the cluster")
-	fs.StringVar(
+func (a *address) flags(flags *pflag.FlagSet) {
+	conffile.AddFlag(flags, &a.config, "muster.yaml `file` of the cluster")
+	flags.StringVar(
 		&a.socket,
 		"socket",
 		os.Getenv("MUSTER_SOCKET"),
@@ -40,14 +40,14 @@ func (a *address) resolve() (string, error) {
 	if a.socket != "" {
 		return a.socket, nil
 	}
-	cfg, err := conffile.Load(a.config)
+	config, err := conffile.Load(a.config)
 	if err != nil {
 		return "", fmt.Errorf(
 			"where is the controller? name its --socket or the cluster's --config: %w",
 			err,
 		)
 	}
-	return cfg.Socket, nil
+	return config.Socket, nil
 }
 
 // cluster is a connection to a controller that answers.
@@ -125,8 +125,8 @@ func (c *cluster) occupyNodes(
 		return "", nil, err
 	}
 	up := uint32(0)
-	for _, n := range list.GetNodes() {
-		if n.GetRegistered() && !n.GetLost() {
+	for _, node := range list.GetNodes() {
+		if node.GetRegistered() && !node.GetLost() {
 			up++
 		}
 	}
@@ -145,7 +145,7 @@ func (c *cluster) occupyNodes(
 		Stdout:    "/dev/null",
 		TimeLimit: int64(time.Hour),
 	}
-	rep, err := c.api.Submit(
+	reply, err := c.api.Submit(
 		ctx,
 		&apiv1.SubmitRequest{
 			Spec:        job,
@@ -156,7 +156,7 @@ func (c *cluster) occupyNodes(
 	if err != nil {
 		return "", nil, fmt.Errorf("fill the %d nodes: %w", up, err)
 	}
-	id := rep.GetJobId()
+	id := reply.GetJobId()
 	release = func() { c.cancelJobs(context.WithoutCancel(ctx), &apiv1.JobFilter{Jobs: []string{fmt.Sprint(id)}}, p) }
 	running := func() (bool, error) {
 		jobs, err := c.api.ListJobs(
@@ -196,10 +196,10 @@ var errTimeout = errors.New("it took too long")
 const pollEvery = 20 * time.Millisecond
 
 // pollUntil asks until the answer is yes.
-func pollUntil(ctx context.Context, most time.Duration, ask func() (bool, error)) error {
+func pollUntil(ctx context.Context, most time.Duration, request func() (bool, error)) error {
 	deadline := time.Now().Add(most)
 	for {
-		yes, err := ask()
+		yes, err := request()
 		if yes || err != nil {
 			return err
 		}

@@ -123,7 +123,8 @@ func (f *fill) statements(db string, from, n int) []string {
 		insert("jobs", run+
 			", array_task, count, name, owner, partition, qos, state, exit_code, exit_signal, reason, end_reason, "+
 			"submit, eligible_gap_us, start_gap_us, end, limit_us, req_cpus, req_mem_mib, req_nodes, req_gpus, req_billing, alloc_cpus, alloc_mem_mib, alloc_nodes, alloc_gpus, alloc_billing, "+
-			"req_nodes_min, tasks, node_list, priority, batch, work_dir, submit_line, gpu_uuids, measured, user_cpu_us, system_cpu_us, peak_rss, read_bytes, write_bytes, maj_faults",
+			"req_nodes_min, tasks, node_list, priority, batch, work_dir, submit_line, gpu_uuids, measured, user_cpu_us, system_cpu_us, peak_rss, read_bytes, write_bytes, maj_faults, "+
+			"gpu_measured_us, gpu_util_us, gpu_no_process_us, gpu_idle_us, gpu_busy_us",
 			runV+", -1, 1, concat('train_', toString(uid % 977)), "+
 				packed(
 					"user",
@@ -137,7 +138,8 @@ func (f *fill) statements(db string, from, n int) []string {
 				at("sub")+", 0, toInt64(sta - sub) * 1000000, "+at("fin")+
 				", 7200000000, cpus, cpus * 4000, nodes, gpus, cpus, cpus, cpus * 4000, nodes, gpus, cpus, "+
 				"nodes, nodes, node_list, 1000 + uid % 5000, true, concat('/home/u', toString(19 + whose), '/run', toString(uid % 1000)), concat('sbatch -n', toString(cpus), ' --gres=gpu:', toString(gpus), ' train.sh'), "+
-				"arrayMap(i -> "+deviceOf("i")+", range(toUInt64(gpus))), true, nodes * d * 900000, nodes * 3000000, 334233600, 15107, 4, 0", ""),
+				"arrayMap(i -> "+deviceOf("i")+", range(toUInt64(gpus))), true, nodes * d * 900000, nodes * 3000000, 334233600, 15107, 4, 0, "+
+				"gpus * (d * 900000 + 1000000), gpus * d * 600000, gpus * 1000000, gpus * d * 100000, gpus * d * 800000", ""),
 		insert("steps", run+
 			", step, name, who, state, exit_code, exit_signal, start, end, tasks, node_list, alloc_cpus, alloc_mem_mib, alloc_nodes, alloc_gpus, measured, "+
 			"user_cpu_us, system_cpu_us, peak_rss, read_bytes, write_bytes, maj_faults",
@@ -346,7 +348,7 @@ const stampForm = "2006-01-02T15:04:05"
 
 // listQuestions are what people ask; the last month is meant.
 func (f *fill) listQuestions() []question {
-	stamp := func(sec int64) string { return time.Unix(sec, 0).UTC().Format(stampForm) }
+	stamp := func(seconds int64) string { return time.Unix(seconds, 0).UTC().Format(stampForm) }
 	end := fillFrom + int64(f.months)*30*86400
 	month := end - 30*86400
 	day := stamp(month + 14*86400)
@@ -360,7 +362,7 @@ func (f *fill) listQuestions() []question {
 		}
 		return small
 	}
-	out := []question{
+	questions := []question{
 		{"sacct user, day", goal(20, 50), []string{"sacct", "-u", "u042", "-S", day, "-E", next}},
 		{"sacct all, day, steps", goal(300, 0), []string{"sacct", "-a", "-S", day, "-E", next}},
 		{
@@ -378,8 +380,8 @@ func (f *fill) listQuestions() []question {
 	for _, r := range [...]string{"cluster Utilization", "cluster AccountUtilizationByUser", "cluster AccountUtilizationByQOS", "cluster UserUtilizationByAccount",
 		"cluster UserUtilizationByWckey", "cluster WCKeyUtilizationByUser", "job SizesByAccount", "job SizesByAccountAndWckey", "job SizesByWckey",
 		"reservation Utilization", "user TopUsage"} {
-		out = append(
-			out,
+		questions = append(
+			questions,
 			question{
 				"sreport " + r,
 				goal(100, 2000),
@@ -389,7 +391,7 @@ func (f *fill) listQuestions() []question {
 		)
 	}
 	return append(
-		out,
+		questions,
 		question{
 			"sreport sizes of a day",
 			goal(100, 0),

@@ -24,7 +24,7 @@ func TestBoardsAreMeasured(t *testing.T) {
 	ask := func() (r boardsResult) {
 		t.Helper()
 		var out, errOut bytes.Buffer
-		code := command(t.Context(), []string{"boards", "--jobs", "20000", "--sample-hours", "1", "--times", "1", "--dir", dir, "--keep", "--json"}, &out, &errOut)
+		code := command(t.Context(), []string{"boards", "--jobs", "4000", "--sample-hours", "1", "--times", "1", "--dir", dir, "--keep", "--json"}, &out, &errOut)
 		if code != exitOK {
 			t.Fatalf("exit %d: %s", code, &errOut)
 		}

@@ -46,19 +46,19 @@ Examples:
 `
 }
 
-func (b *gpuBench) flags(fs *pflag.FlagSet) {
-	fs.IntVar(&b.nodes, "nodes", 50, "nodes")
-	fs.IntVar(&b.gpus, "gpus", 8, "GPUs of each")
-	fs.IntVar(&b.hours, "hours", 24, "hours that are simulated")
-	fs.IntVar(
+func (b *gpuBench) flags(flags *pflag.FlagSet) {
+	flags.IntVar(&b.nodes, "nodes", 50, "nodes")
+	flags.IntVar(&b.gpus, "gpus", 8, "GPUs of each")
+	flags.IntVar(&b.hours, "hours", 24, "hours that are simulated")
+	flags.IntVar(
 		&b.days,
 		"days",
 		1,
 		"how often what was simulated is there, each a day before the other",
 	)
-	fs.IntVar(&b.times, "times", 5, "how often each question is asked")
-	fs.StringVar(&b.dir, "dir", "", "folder for the store (default: a temporary one)")
-	fs.BoolVar(&b.keep, "keep", false, "leave the store where it is")
+	flags.IntVar(&b.times, "times", 5, "how often each question is asked")
+	flags.StringVar(&b.dir, "dir", "", "folder for the store (default: a temporary one)")
+	flags.BoolVar(&b.keep, "keep", false, "leave the store where it is")
 }
 
 func (b *gpuBench) check() error {
@@ -119,8 +119,8 @@ func (r *gpuResult) text(w io.Writer) {
 		r.PerFigure,
 		r.Large,
 	)
-	for _, c := range r.Columns {
-		fmt.Fprintf(w, "  %-14s %6.3f bytes each\n", c.Name, c.Each)
+	for _, column := range r.Columns {
+		fmt.Fprintf(w, "  %-14s %6.3f bytes each\n", column.Name, column.Each)
 	}
 	for _, q := range r.Questions {
 		fmt.Fprintf(
@@ -264,8 +264,8 @@ func (b *gpuBench) node(ctx context.Context, n int, put func([]counted.GPUSample
 	for at := 0; at < b.gpus; {
 		size := max(1, (b.gpus-at)/2)
 		var g []string
-		for _, d := range list[at : at+size] {
-			g = append(g, d.UUID)
+		for _, gpu := range list[at : at+size] {
+			g = append(g, gpu.UUID)
 		}
 		groups, at = append(groups, g), at+size
 	}
@@ -275,7 +275,7 @@ func (b *gpuBench) node(ctx context.Context, n int, put func([]counted.GPUSample
 	dice := func(n int64) int64 { made++; return int64(mix(uint64(n)<<32+uint64(made))>>1) % 1000 }
 	var sample device.Sample
 	var procs []device.Process
-	req := &apiv1.PutGpuSamplesRequest{Node: name, Seconds: uint32(sampleEvery / spec.Second)}
+	request := &apiv1.PutGpuSamplesRequest{Node: name, Seconds: uint32(sampleEvery / spec.Second)}
 	for now := start; now < start.Add(spec.Span(b.hours)*spec.Hour) && ctx.Err() == nil; now = now.Add(sampleEvery) {
 		changed := false
 		for g := range groups {
@@ -300,9 +300,9 @@ func (b *gpuBench) node(ctx context.Context, n int, put func([]counted.GPUSample
 		}
 		if changed {
 			var on []simulated.Assignment
-			for _, j := range jobs {
-				if j.user != "" {
-					on = append(on, j.Assignment)
+			for _, job := range jobs {
+				if job.user != "" {
+					on = append(on, job.Assignment)
 				}
 			}
 			if err := dev.SetJobs(now, on); err != nil {
@@ -316,21 +316,21 @@ func (b *gpuBench) node(ctx context.Context, n int, put func([]counted.GPUSample
 		if err != nil {
 			return err
 		}
-		addSamples(req, &sample, procs, groups, jobs)
+		addSamples(request, &sample, procs, groups, jobs)
 		gathered += len(sample.Readings)
 		if gathered >= gpuGather {
-			if err := putSamples(req, put); err != nil {
+			if err := putSamples(request, put); err != nil {
 				return err
 			}
 			gathered = 0
 		}
 	}
-	return putSamples(req, put)
+	return putSamples(request, put)
 }
 
 // addSamples writes a collection as an agent does.
 func addSamples(
-	req *apiv1.PutGpuSamplesRequest,
+	request *apiv1.PutGpuSamplesRequest,
 	s *device.Sample,
 	procs []device.Process,
 	groups [][]string,
@@ -340,20 +340,20 @@ func addSamples(
 		reading := &s.Readings[i]
 		job := jobs[slices.IndexFunc(groups, func(g []string) bool { return slices.Contains(g, reading.UUID) })]
 		busy := int64(0)
-		for _, p := range procs {
-			if p.UUID == reading.UUID {
+		for _, process := range procs {
+			if process.UUID == reading.UUID {
 				busy++
 			}
 		}
 		uid := uint64(job.Job)
 		at := slices.IndexFunc(
-			req.Series,
+			request.Series,
 			func(g *apiv1.GpuSeries) bool { return g.GetUuid() == reading.UUID && g.GetUid() == uid },
 		)
 		if at < 0 {
-			at = len(req.Series)
-			req.Series = append(
-				req.Series,
+			at = len(request.Series)
+			request.Series = append(
+				request.Series,
 				&apiv1.GpuSeries{
 					Uuid:    reading.UUID,
 					Index:   uint32(i),
@@ -364,20 +364,21 @@ func addSamples(
 				},
 			)
 			if job.user != "" {
-				req.Series[at].Account, req.Series[at].Partition = "acct"+job.user[2:3], "gpu"
+				request.Series[at].Account, request.Series[at].Partition = "acct"+job.user[2:3],
+					"gpu"
 			}
 		}
-		agentd.SampleReading(req.Series[at], int64(s.At)/int64(spec.Second), reading, busy)
+		agentd.SampleReading(request.Series[at], int64(s.At)/int64(spec.Second), reading, busy)
 	}
 }
 
 // putSamples hands in what was gathered, as the service takes it.
-func putSamples(req *apiv1.PutGpuSamplesRequest, put func([]counted.GPUSample) error) error {
-	rows, err := acctd.ReadSamples(req)
+func putSamples(request *apiv1.PutGpuSamplesRequest, put func([]counted.GPUSample) error) error {
+	rows, err := acctd.ReadSamples(request)
 	if err != nil || rows.Len() == 0 {
 		return err
 	}
-	req.Series = nil
+	request.Series = nil
 	return put(rows.GPUs)
 }
 
@@ -409,9 +410,9 @@ func (b *gpuBench) weigh(ctx context.Context, store *clickhouse.Store, res *gpuR
 		"SELECT column, sum(column_data_compressed_bytes) / sum(rows) AS each FROM system.parts_columns"+
 			where+" AND part_type = 'Wide' GROUP BY column ORDER BY each DESC LIMIT 12",
 		func(scan func(...any) error) error {
-			var c gpuColumn
-			err := scan(&c.Name, &c.Each)
-			res.Columns = append(res.Columns, c)
+			var column gpuColumn
+			err := scan(&column.Name, &column.Each)
+			res.Columns = append(res.Columns, column)
 			return err
 		},
 	)

@@ -39,12 +39,12 @@ func newContent(scriptBytes, envBytes int, unique bool) content {
 		), unique: unique}
 }
 
-// pad fills b up to size; what is there already is kept whole.
-func pad(b []byte, size int, with, last byte) []byte {
-	if n := size - len(b) - 1; n > 0 {
-		b = append(b, bytes.Repeat([]byte{with}, n)...)
+// pad fills buffer up to size; what is there already is kept whole.
+func pad(buffer []byte, size int, with, last byte) []byte {
+	if n := size - len(buffer) - 1; n > 0 {
+		buffer = append(buffer, bytes.Repeat([]byte{with}, n)...)
 	}
-	return append(b, last)
+	return append(buffer, last)
 }
 
 // of gives job n's script and environment.
@@ -99,11 +99,11 @@ type tally struct {
 	err     error
 }
 
-func (t *tally) refuse(why string) {
+func (t *tally) refuse(reason string) {
 	if t.refused == nil {
 		t.refused = map[string]int{}
 	}
-	t.refused[why]++
+	t.refused[reason]++
 }
 
 // submitAll submits the jobs through as many connections as there are clients.
@@ -145,8 +145,8 @@ func (l *load) submitAll(ctx context.Context, c *cluster, p *progress) (outcome,
 		t := &tallies[i]
 		out.acked += t.acked
 		out.times = append(out.times, t.times...)
-		for why, n := range t.refused {
-			out.refused[why] += n
+		for reason, n := range t.refused {
+			out.refused[reason] += n
 		}
 		if out.firstErr == nil {
 			out.firstErr = t.err
@@ -192,8 +192,8 @@ func (c *cluster) dialCaller(ctx context.Context, overFrames bool) (caller, erro
 	}
 	out := caller{close: func() { _ = conn.Close() }, // every answer has been read
 		submit: func(ctx context.Context, req *apiv1.SubmitRequest) (*apiv1.SubmitReply, error) {
-			rep := &apiv1.SubmitReply{}
-			return rep, conn.Call(ctx, "/muster.v1.Cluster/Submit", req, rep)
+			reply := &apiv1.SubmitReply{}
+			return reply, conn.Call(ctx, "/muster.v1.Cluster/Submit", req, reply)
 		}}
 	return out, conn.Call(ctx, "/muster.v1.Cluster/Ping", &apiv1.PingRequest{}, &apiv1.PingReply{})
 }
@@ -210,9 +210,9 @@ func (l *load) single(
 		if n > l.jobs {
 			return nil
 		}
-		req := l.makeRequest(n)
+		request := l.makeRequest(n)
 		began := time.Now()
-		rep, err := submit(ctx, req)
+		reply, err := submit(ctx, request)
 		took := time.Since(began)
 		done.Add(1)
 		switch {
@@ -220,7 +220,7 @@ func (l *load) single(
 			return ctx.Err()
 		case err != nil:
 			t.refuse(err.Error())
-		case rep.GetJobId() == 0:
+		case reply.GetJobId() == 0:
 			t.refuse("acknowledged without a job id")
 		default:
 			t.acked++
@@ -254,7 +254,7 @@ func (l *load) streamed(
 				sendErr <- stream.CloseSend()
 				return
 			}
-			req := l.makeRequest(n)
+			request := l.makeRequest(n)
 			select {
 			case slots <- struct{}{}:
 			case <-ctx.Done():
@@ -262,14 +262,14 @@ func (l *load) streamed(
 				return
 			}
 			sentAt <- time.Now() // there is room: each in it has a slot
-			if err := stream.Send(req); err != nil {
+			if err := stream.Send(request); err != nil {
 				sendErr <- nil // the reader learns why
 				return
 			}
 		}
 	}()
 	for {
-		rep, err := stream.Recv()
+		reply, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
 			return <-sendErr
 		}
@@ -280,9 +280,9 @@ func (l *load) streamed(
 		took := time.Since(<-sentAt)
 		<-slots
 		switch {
-		case rep.GetError() != nil:
-			t.refuse(refusalText(rep.GetError()))
-		case rep.GetJobId() == 0:
+		case reply.GetError() != nil:
+			t.refuse(refusalText(reply.GetError()))
+		case reply.GetJobId() == 0:
 			t.refuse("acknowledged without a job id")
 		default:
 			t.acked++
@@ -329,9 +329,9 @@ func countRefusals(by map[string]int) (n int, lines []string) {
 		}
 		return bytes.Compare([]byte(a), []byte(b))
 	})
-	for _, why := range reasons {
-		n += by[why]
-		lines = append(lines, fmt.Sprintf("%d: %s", by[why], why))
+	for _, reason := range reasons {
+		n += by[reason]
+		lines = append(lines, fmt.Sprintf("%d: %s", by[reason], reason))
 	}
 	return n, lines
 }

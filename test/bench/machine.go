@@ -56,16 +56,16 @@ func (m *machine) text(w io.Writer) {
 
 // load1 is the load average of the last minute, 0 where it is not known.
 func load1() float64 {
-	b, err := os.ReadFile("/proc/loadavg")
+	data, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
 		return 0
 	}
-	first, _, _ := strings.Cut(string(b), " ")
-	v, err := strconv.ParseFloat(first, 64)
+	first, _, _ := strings.Cut(string(data), " ")
+	value, err := strconv.ParseFloat(first, 64)
 	if err != nil {
 		return 0
 	}
-	return v
+	return value
 }
 
 // ticksPerSecond is USER_HZ, which is 100 on every architecture Linux has.
@@ -74,33 +74,33 @@ const ticksPerSecond = 100
 // busySeconds is the CPU time that the machine has spent since it booted,
 // without idle, waiting for disks, and what a hypervisor took.
 func busySeconds() float64 {
-	b, err := os.ReadFile("/proc/stat")
+	data, err := os.ReadFile("/proc/stat")
 	if err != nil {
 		return 0
 	}
-	line, _, _ := bytes.Cut(b, []byte("\n"))
+	line, _, _ := bytes.Cut(data, []byte("\n"))
 	var sum float64
 	for i, f := range strings.Fields(string(line)) {
 		// cpu user nice system idle iowait irq softirq steal …
 		if i == 0 || i == 4 || i == 5 || i > 7 {
 			continue
 		}
-		v, err := strconv.ParseFloat(f, 64)
+		value, err := strconv.ParseFloat(f, 64)
 		if err != nil {
 			return 0
 		}
-		sum += v
+		sum += value
 	}
 	return sum / ticksPerSecond
 }
 
 // residentBytes is the resident memory of a process in bytes.
 func residentBytes(pid int) (int64, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0, err
 	}
-	for line := range strings.Lines(string(b)) {
+	for line := range strings.Lines(string(data)) {
 		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
 			kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
 			return kib << 10, err
@@ -111,17 +111,17 @@ func residentBytes(pid int) (int64, error) {
 
 // cpuTime is what a process has used so far, 0 when it cannot be read.
 func cpuTime(pid int) time.Duration {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0
 	}
 	// The name may hold anything; the numbers come after its closing bracket.
-	f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
-	if len(f) < 13 {
+	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
+	if len(fields) < 13 {
 		return 0
 	}
 	var ticks int64
-	for _, v := range f[11:13] { // utime, stime
+	for _, v := range fields[11:13] { // utime, stime
 		n, err := strconv.ParseInt(v, 10, 64)
 		if err != nil {
 			return 0

@@ -69,7 +69,7 @@ func main() {
 
 // measurement is one subcommand: it takes its flags and then measures.
 type measurement interface {
-	flags(fs *pflag.FlagSet)
+	flags(flags *pflag.FlagSet)
 	check() error
 	run(ctx context.Context, p *progress) (result, error)
 }
@@ -125,25 +125,27 @@ func measure(
 	args []string,
 	out, errOut io.Writer,
 ) (int, error) {
-	fs := pflag.NewFlagSet("muster-bench "+args[0], pflag.ContinueOnError)
-	fs.SetOutput(errOut)
-	fs.SortFlags = false
-	asJSON := fs.Bool("json", false, "print one JSON object")
-	quiet := fs.BoolP("quiet", "q", false, "no progress on standard error")
-	help := fs.BoolP("help", "h", false, "print this help and exit")
-	m.flags(fs)
-	fs.Usage = func() {}
-	if err := fs.Parse(args[1:]); err != nil {
+	flags := pflag.NewFlagSet("muster-bench "+args[0], pflag.ContinueOnError)
+	flags.SetOutput(errOut)
+	flags.SortFlags = false
+	asJSON := flags.Bool("json", false, "print one JSON object")
+	quiet := flags.BoolP("quiet", "q", false, "no progress on standard error")
+	help := flags.BoolP("help", "h", false, "print this help and exit")
+	m.flags(flags)
+	flags.Usage = func() {}
+	if err := flags.Parse(args[1:]); err != nil {
 		return exitUsage, fmt.Errorf("%w (see --help)", err)
 	}
 	if *help {
-		fmt.Fprintf(out, "%s\nOptions:\n%s", m.(interface{ help() string }).help(), fs.FlagUsages())
+		fmt.Fprintf(
+			out, "%s\nOptions:\n%s", m.(interface{ help() string }).help(), flags.FlagUsages(),
+		)
 		return exitOK, nil
 	}
 	if t, ok := m.(interface{ take(args []string) }); ok {
-		t.take(fs.Args())
-	} else if fs.NArg() > 0 {
-		return exitUsage, fmt.Errorf("unknown argument %q (see --help)", fs.Arg(0))
+		t.take(flags.Args())
+	} else if flags.NArg() > 0 {
+		return exitUsage, fmt.Errorf("unknown argument %q (see --help)", flags.Arg(0))
 	}
 	if err := m.check(); err != nil {
 		return exitUsage, fmt.Errorf("%w (see --help)", err)
@@ -168,9 +170,9 @@ func show(out io.Writer, res result, asJSON bool) error {
 		res.text(out)
 		return nil
 	}
-	enc := json.NewEncoder(out)
-	enc.SetIndent("", "  ")
-	return enc.Encode(res)
+	encoder := json.NewEncoder(out)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(res)
 }
 
 // checkPositive checks counts that must be at least one.

@@ -53,20 +53,20 @@ Examples:
 `
 }
 
-func (b *passesBench) flags(fs *pflag.FlagSet) {
-	fs.IntVar(&b.nodes, "nodes", 5000, "nodes of the cluster")
-	fs.IntVar(&b.pending, "pending", 50000, "pending jobs")
-	fs.IntVar(&b.seconds, "seconds", 30, "how long jobs are submitted")
-	fs.IntVar(&b.rate, "rate", 100, "jobs to submit a second, by all clients together")
-	fs.IntVar(&b.clients, "clients", 1, "clients, each with a connection of its own")
-	fs.Uint64Var(&b.seed, "seed", 1, "what cluster and queue are drawn from")
-	fs.StringVar(
+func (b *passesBench) flags(flags *pflag.FlagSet) {
+	flags.IntVar(&b.nodes, "nodes", 5000, "nodes of the cluster")
+	flags.IntVar(&b.pending, "pending", 50000, "pending jobs")
+	flags.IntVar(&b.seconds, "seconds", 30, "how long jobs are submitted")
+	flags.IntVar(&b.rate, "rate", 100, "jobs to submit a second, by all clients together")
+	flags.IntVar(&b.clients, "clients", 1, "clients, each with a connection of its own")
+	flags.Uint64Var(&b.seed, "seed", 1, "what cluster and queue are drawn from")
+	flags.StringVar(
 		&b.dir,
 		"dir",
 		"",
 		"the `folder` to make the cluster's in (default: the system's for temporary files)",
 	)
-	fs.StringVar(
+	flags.StringVar(
 		&b.musterd,
 		"musterd",
 		"",
@@ -225,11 +225,11 @@ func freePorts() (int, error) {
 		}
 		port, held := first.Addr().(*net.TCPAddr).Port, []net.Listener{first}
 		for k := 1; k < ports; k++ {
-			l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port+k))
+			listener, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port+k))
 			if err != nil {
 				break
 			}
-			held = append(held, l)
+			held = append(held, listener)
 		}
 		for _, l := range held {
 			if err := l.Close(); err != nil {
@@ -244,27 +244,29 @@ func freePorts() (int, error) {
 }
 
 // plant writes a ledger whose cluster began an hour ago.
-func (b *passesBench) plant(ctx context.Context, cfg *conffile.Config) (err error) {
+func (b *passesBench) plant(ctx context.Context, config *conffile.Config) (err error) {
 	codec, err := event.NewCodec()
 	if err != nil {
 		return err
 	}
-	arch, err := archive.Open(cfg.Ledger.ArchiveDir, archive.Options{})
+	arch, err := archive.Open(config.Ledger.ArchiveDir, archive.Options{})
 	if err != nil {
 		return err
 	}
 	// No job has a script: there is no content to store.
-	l, err := log.Open(
+	durable, err := log.Open(
 		ctx,
 		log.Options{
-			Dir:     filepath.Join(cfg.StateDir, "ledger"),
+			Dir:     filepath.Join(config.StateDir, "ledger"),
 			Machine: planted{daemon.NewMachine(codec, arch, nil)},
 		},
 	)
 	if err != nil {
 		return errors.Join(err, arch.Close())
 	}
-	defer func() { err = errors.Join(err, l.Close(context.WithoutCancel(ctx)), arch.Close()) }()
+	defer func() {
+		err = errors.Join(err, durable.Close(context.WithoutCancel(ctx)), arch.Close())
+	}()
 	var batch []event.Envelope
 	write := func() error {
 		if len(batch) == 0 {
@@ -275,7 +277,7 @@ func (b *passesBench) plant(ctx context.Context, cfg *conffile.Config) (err erro
 			return err
 		}
 		batch = batch[:0]
-		_, err = l.Append(daemon.Batch(data)).Wait(ctx)
+		_, err = durable.Append(daemon.Batch(data)).Wait(ctx)
 		return err
 	}
 	site, err := plant.NewAt(
@@ -305,8 +307,8 @@ func (b *passesBench) plant(ctx context.Context, cfg *conffile.Config) (err erro
 // planted is the fold behind the log while the ledger is made.
 type planted struct{ *daemon.Machine }
 
-func (m planted) Apply(pos log.Position, batch []byte) error {
-	return m.Machine.Apply(uint64(pos), batch)
+func (m planted) Apply(position log.Position, batch []byte) error {
+	return m.Machine.Apply(uint64(position), batch)
 }
 
 // settled waits for the first pass, and until accounting has stored what was
@@ -445,13 +447,13 @@ func (b *passesBench) submit(
 		},
 	}
 	every := time.Duration(b.clients) * time.Second / time.Duration(b.rate)
-	var out []sample
+	var samples []sample
 	for n := 0; ; n++ {
 		at := began.Add(
 			time.Duration(n)*every + every*time.Duration(client)/time.Duration(b.clients),
 		)
 		if at.Sub(began) > time.Duration(b.seconds)*time.Second {
-			return out, nil
+			return samples, nil
 		}
 		select {
 		case <-ctx.Done():
@@ -459,27 +461,27 @@ func (b *passesBench) submit(
 		case <-time.After(time.Until(at)):
 		}
 		s := sample{began: time.Now()}
-		rep, err := via.submit(ctx, l.makeRequest(n))
+		reply, err := via.submit(ctx, l.makeRequest(n))
 		if err != nil {
 			return nil, fmt.Errorf("submission %d: %w", n+1, err)
 		}
-		if rep.GetJobId() == 0 {
+		if reply.GetJobId() == 0 {
 			return nil, fmt.Errorf("submission %d was acknowledged without a job id", n+1)
 		}
 		s.ended = time.Now()
-		out = append(out, s)
+		samples = append(samples, s)
 	}
 }
 
 // watchPasses notes when passes run, as the controller tells it of those that
 // ended.
 func watchPasses(ctx context.Context, c *cluster, res *passesResult) ([]span, error) {
-	var out []span
+	var spans []span
 	last, err := c.api.Diag(ctx, &apiv1.DiagRequest{})
 	for err == nil {
 		select {
 		case <-ctx.Done():
-			return out, nil
+			return spans, nil
 		case <-time.After(pollEvery):
 		}
 		var diag *apiv1.DiagReply
@@ -489,8 +491,8 @@ func watchPasses(ctx context.Context, c *cluster, res *passesResult) ([]span, er
 		}
 		if n := diag.GetPasses() - last.GetPasses(); n > 0 {
 			now := time.Now()
-			out = append(
-				out,
+			spans = append(
+				spans,
 				span{now.Add(-time.Duration(diag.GetPassTotal() - last.GetPassTotal())), now},
 			)
 			res.PassMax, res.Tested = max(
@@ -501,7 +503,7 @@ func watchPasses(ctx context.Context, c *cluster, res *passesResult) ([]span, er
 		last = diag
 	}
 	if ctx.Err() != nil {
-		return out, nil
+		return spans, nil
 	}
-	return out, err
+	return spans, err
 }

@@ -47,18 +47,18 @@ Examples:
 `
 }
 
-func (b *restartBench) flags(fs *pflag.FlagSet) {
-	conffile.AddFlag(fs, &b.config, "muster.yaml `file` of the stopped cluster")
-	fs.StringVar(
+func (b *restartBench) flags(flags *pflag.FlagSet) {
+	conffile.AddFlag(flags, &b.config, "muster.yaml `file` of the stopped cluster")
+	flags.StringVar(
 		&b.musterd,
 		"musterd",
 		"",
 		"the server's `program` (default: musterd beside this one)",
 	)
-	fs.IntVar(&b.jobs, "jobs", 100000, "jobs that wait")
-	fs.IntVar(&b.events, "events", 1000000, "events in the ledger, at least")
-	fs.IntVar(&b.tail, "tail", 100000, "events after the last snapshot")
-	fs.IntVar(&b.times, "times", 5, "starts to measure")
+	flags.IntVar(&b.jobs, "jobs", 100000, "jobs that wait")
+	flags.IntVar(&b.events, "events", 1000000, "events in the ledger, at least")
+	flags.IntVar(&b.tail, "tail", 100000, "events after the last snapshot")
+	flags.IntVar(&b.times, "times", 5, "starts to measure")
 }
 
 func (b *restartBench) check() error {
@@ -124,15 +124,15 @@ func (r *restartResult) text(w io.Writer) {
 }
 
 func (b *restartBench) run(ctx context.Context, p *progress) (result, error) {
-	cfg, err := conffile.Load(b.config)
+	config, err := conffile.Load(b.config)
 	if err != nil {
 		return nil, err
 	}
-	if conn, err := net.Dial("unix", cfg.Socket); err == nil {
+	if conn, err := net.Dial("unix", config.Socket); err == nil {
 		conn.Close()
 		return nil, fmt.Errorf(
 			"a controller answers at %s: stop that cluster first, this starts and kills its controller",
-			cfg.Socket,
+			config.Socket,
 		)
 	}
 	dir, err := os.MkdirTemp(filepath.Dir(b.config), "bench-restart-")
@@ -144,8 +144,8 @@ func (b *restartBench) run(ctx context.Context, p *progress) (result, error) {
 	w := &restarter{
 		b:      b,
 		p:      p,
-		state:  cfg.StateDir,
-		socket: cfg.Socket,
+		state:  config.StateDir,
+		socket: config.Socket,
 		log:    filepath.Join(dir, "musterd.log"),
 	}
 	// Every snapshot's distance is the ledger's to keep, so two configurations
@@ -156,8 +156,8 @@ func (b *restartBench) run(ctx context.Context, p *progress) (result, error) {
 		do    func(context.Context, *server, *restartResult) error
 	}{{"near.yaml", nearEvery, w.fill}, {"far.yaml", farEvery, w.addTail}} {
 		w.config = filepath.Join(dir, phase.name)
-		cfg.Ledger.SnapshotEvery = phase.every
-		if err := os.WriteFile(w.config, cfg.YAML(), 0o600); err != nil {
+		config.Ledger.SnapshotEvery = phase.every
+		if err := os.WriteFile(w.config, config.YAML(), 0o600); err != nil {
 			return nil, err
 		}
 		s, _, err := w.startServer(ctx)
@@ -271,11 +271,11 @@ func (s *server) killServer() error {
 }
 
 func tailOf(path string) string {
-	b, err := os.ReadFile(path)
+	data, err := os.ReadFile(path)
 	if err != nil {
 		return err.Error()
 	}
-	return string(b[max(0, len(b)-2000):])
+	return string(data[max(0, len(data)-2000):])
 }
 
 // fill adds jobs and events up to what is asked for.
@@ -370,12 +370,12 @@ func (w *restarter) grow(ctx context.Context, s *server, events uint64) error {
 // ids are the numbers that the newest jobs have; a few may belong to others
 // or to none, which does no harm.
 func (w *restarter) ids(ctx context.Context, s *server) ([]string, error) {
-	cfg, err := s.conn.api.GetConfig(ctx, &apiv1.GetConfigRequest{})
+	config, err := s.conn.api.GetConfig(ctx, &apiv1.GetConfigRequest{})
 	if err != nil {
 		return nil, err
 	}
 	var ids []string
-	for id := int(cfg.GetNextJobId()) - 1; id > 0 && len(ids) < w.b.jobs; id-- {
+	for id := int(config.GetNextJobId()) - 1; id > 0 && len(ids) < w.b.jobs; id-- {
 		ids = append(ids, fmt.Sprint(id))
 	}
 	return ids, nil
@@ -415,8 +415,8 @@ func (w *restarter) snapshot(ctx context.Context, s *server) error {
 
 // seq is how far the ledger is, for the progress line.
 func (s *server) seq(ctx context.Context) uint64 {
-	d, _ := s.conn.api.Diag(ctx, &apiv1.DiagRequest{}) // the next call tells what is wrong
-	return d.GetSeq()
+	reply, _ := s.conn.api.Diag(ctx, &apiv1.DiagRequest{}) // the next call tells what is wrong
+	return reply.GetSeq()
 }
 
 // measure kills and starts.

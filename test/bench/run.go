@@ -40,19 +40,19 @@ Examples:
 `
 }
 
-func (b *runBench) flags(fs *pflag.FlagSet) {
-	b.at.flags(fs)
-	fs.IntVar(&b.jobs, "jobs", 20000, "jobs to run")
-	fs.IntVar(&b.clients, "clients", 4, "streams that submit them")
-	fs.BoolVar(&b.array, "array", false, "one array of that many tasks instead of jobs")
-	fs.IntVar(&b.forks, "forks", 2000, "processes that xargs starts, before and after")
-	fs.BoolVar(
+func (b *runBench) flags(flags *pflag.FlagSet) {
+	b.at.flags(flags)
+	flags.IntVar(&b.jobs, "jobs", 20000, "jobs to run")
+	flags.IntVar(&b.clients, "clients", 4, "streams that submit them")
+	flags.BoolVar(&b.array, "array", false, "one array of that many tasks instead of jobs")
+	flags.IntVar(&b.forks, "forks", 2000, "processes that xargs starts, before and after")
+	flags.BoolVar(
 		&b.rows,
 		"rows",
 		true,
 		"count the rows in ClickHouse; without it the controller's count of ends is believed",
 	)
-	fs.DurationVar(&b.patience, "patience", 30*time.Minute, "give up after this long")
+	flags.DurationVar(&b.patience, "patience", 30*time.Minute, "give up after this long")
 }
 
 func (b *runBench) check() error {
@@ -117,11 +117,11 @@ func (b *runBench) run(ctx context.Context, p *progress) (result, error) {
 	}
 	defer c.close()
 	if b.rows {
-		if s, err := c.acct.Status(ctx, &apiv1.AccountingStatusRequest{}); err != nil ||
-			!s.GetUp() {
+		if reply, err := c.acct.Status(ctx, &apiv1.AccountingStatusRequest{}); err != nil ||
+			!reply.GetUp() {
 			return nil, fmt.Errorf(
 				"accounting is not up, so no row can be counted (--rows=false): %s",
-				whyNot(s, err),
+				whyNot(reply, err),
 			)
 		}
 	}
@@ -212,8 +212,8 @@ func (b *runBench) jobsThrough(
 		return nil
 	}
 	err = pollUntil(ctx, b.patience, func() (bool, error) {
-		s, err := c.acct.Status(ctx, &apiv1.AccountingStatusRequest{})
-		return s.GetSeq() >= seq, err
+		reply, err := c.acct.Status(ctx, &apiv1.AccountingStatusRequest{})
+		return reply.GetSeq() >= seq, err
 	})
 	if err != nil {
 		return fmt.Errorf("waiting for the rows: %w", err)
@@ -222,8 +222,8 @@ func (b *runBench) jobsThrough(
 	return countRows(ctx, c, name, seq, began, res)
 }
 
-func endedJobs(d *apiv1.DiagReply) uint64 {
-	return d.GetJobsCompleted() + d.GetJobsFailed() + d.GetJobsCancelled()
+func endedJobs(reply *apiv1.DiagReply) uint64 {
+	return reply.GetJobsCompleted() + reply.GetJobsFailed() + reply.GetJobsCancelled()
 }
 
 func (b *runBench) submit(ctx context.Context, c *cluster, name string, p *progress) error {
@@ -274,7 +274,7 @@ func countRows(
 	began time.Time,
 	res *runResult,
 ) error {
-	rep, err := c.acct.Jobs(
+	reply, err := c.acct.Jobs(
 		ctx,
 		&apiv1.AcctQuery{
 			Names:           []string{name},
@@ -288,9 +288,9 @@ func countRows(
 	if err != nil {
 		return fmt.Errorf("counting the rows: %w", err)
 	}
-	res.Rows, res.States = len(rep.GetRows()), map[string]int{}
-	for _, r := range rep.GetRows() {
-		res.States[r.GetState()]++
+	res.Rows, res.States = len(reply.GetRows()), map[string]int{}
+	for _, row := range reply.GetRows() {
+		res.States[row.GetState()]++
 	}
 	return nil
 }

@@ -43,12 +43,12 @@ Examples:
 `
 }
 
-func (b *schedulerBench) flags(fs *pflag.FlagSet) {
-	fs.IntVar(&b.nodes, "nodes", 1000, "nodes of the cluster")
-	fs.IntVar(&b.pending, "pending", 8700, "pending jobs")
-	fs.IntVar(&b.tasks, "tasks", 0, "tasks of one pending array besides")
-	fs.IntVar(&b.times, "times", 5, "full and incremental passes to run")
-	fs.Uint64Var(&b.seed, "seed", 1, "what everything is drawn from")
+func (b *schedulerBench) flags(flags *pflag.FlagSet) {
+	flags.IntVar(&b.nodes, "nodes", 1000, "nodes of the cluster")
+	flags.IntVar(&b.pending, "pending", 8700, "pending jobs")
+	flags.IntVar(&b.tasks, "tasks", 0, "tasks of one pending array besides")
+	flags.IntVar(&b.times, "times", 5, "full and incremental passes to run")
+	flags.Uint64Var(&b.seed, "seed", 1, "what everything is drawn from")
 }
 
 func (b *schedulerBench) check() error {
@@ -169,7 +169,7 @@ func (b *schedulerBench) measure(
 	site *plant.Site,
 	res *schedulerResult,
 ) error {
-	opt := scheduler.PassOptions{Queue: &scheduler.Queue{}}
+	options := scheduler.PassOptions{Queue: &scheduler.Queue{}}
 	var used time.Duration // CPU time of the last pass
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -177,13 +177,13 @@ func (b *schedulerBench) measure(
 		frozen := site.State.Freeze()
 		runtime.GC()
 		cpu, began := threadTime(), time.Now()
-		out, err := scheduler.Pass(frozen, site.Now, opt)
+		out, err := scheduler.Pass(frozen, site.Now, options)
 		took := time.Since(began)
 		used = threadTime() - cpu
 		if err != nil {
 			return nil, took, err
 		}
-		opt.Plan, opt.Keep = out.Plan, out.Promises
+		options.Plan, options.Keep = out.Plan, out.Promises
 		return out, took, site.Do(scheduler.Starts{Proposal: &out.Proposal})
 	}
 	p.say("the first pass")
@@ -202,7 +202,7 @@ func (b *schedulerBench) measure(
 		}
 		p.say("full pass %d of %d", i+1, b.times)
 		site.Now = site.Now.Add(spec.Second)
-		opt.Keep, opt.Incremental = nil, false
+		options.Keep, options.Incremental = nil, false
 		out, took, err = timed()
 		if err != nil {
 			return err
@@ -214,7 +214,7 @@ func (b *schedulerBench) measure(
 		if _, err := site.EndOne(); err != nil {
 			return err
 		}
-		opt.Incremental = true
+		options.Incremental = true
 		out, took, err = timed()
 		if err != nil {
 			return err

@@ -38,33 +38,33 @@ Examples:
 `
 }
 
-func (b *submitBench) flags(fs *pflag.FlagSet) {
-	b.at.flags(fs)
-	fs.IntVar(&b.jobs, "jobs", 100000, "jobs to submit")
-	fs.IntVar(&b.clients, "clients", 64, "clients, each with a connection of its own")
-	fs.BoolVar(
+func (b *submitBench) flags(flags *pflag.FlagSet) {
+	b.at.flags(flags)
+	flags.IntVar(&b.jobs, "jobs", 100000, "jobs to submit")
+	flags.IntVar(&b.clients, "clients", 64, "clients, each with a connection of its own")
+	flags.BoolVar(
 		&b.stream,
 		"stream",
 		false,
 		"one streaming call for each client; each job is acknowledged",
 	)
-	fs.BoolVar(
+	flags.BoolVar(
 		&b.framed,
 		"framed",
 		false,
 		"single calls over the protocol that sbatch speaks, instead of gRPC",
 	)
-	fs.IntVar(&b.window, "window", 2, "with --stream: jobs that a client has on their way")
-	fs.IntVar(&b.script, "script-bytes", 4096, "size of the script")
-	fs.IntVar(&b.env, "env-bytes", 8192, "size of the environment")
-	fs.BoolVar(
+	flags.IntVar(&b.window, "window", 2, "with --stream: jobs that a client has on their way")
+	flags.IntVar(&b.script, "script-bytes", 4096, "size of the script")
+	flags.IntVar(&b.env, "env-bytes", 8192, "size of the environment")
+	flags.BoolVar(
 		&b.unique,
 		"unique",
 		false,
 		"another script and environment for every job (default: all share one)",
 	)
-	fs.BoolVar(&b.fill, "fill", true, "first fill the nodes with a job of their own")
-	fs.BoolVar(&b.keep, "keep", false, "leave the jobs in the queue")
+	flags.BoolVar(&b.fill, "fill", true, "first fill the nodes with a job of their own")
+	flags.BoolVar(&b.keep, "keep", false, "leave the jobs in the queue")
 }
 
 func (b *submitBench) check() error {

@@ -238,12 +238,12 @@ func (k *killer) flipByte(folder string) (place string, err error) {
 		return "", fmt.Errorf("nothing is written in %s", path)
 	}
 	at := written[k.rng.IntN(len(written))]
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	file, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
 		return "", err
 	}
-	_, err = f.WriteAt([]byte{data[at] ^ byte(1<<k.rng.IntN(8))}, int64(at))
-	return fmt.Sprintf("byte %d of %s", at, filepath.Base(path)), errors.Join(err, f.Close())
+	_, err = file.WriteAt([]byte{data[at] ^ byte(1<<k.rng.IntN(8))}, int64(at))
+	return fmt.Sprintf("byte %d of %s", at, filepath.Base(path)), errors.Join(err, file.Close())
 }
 
 // historyParts are what a controller's disk takes with it, in its state folder.
@@ -331,9 +331,9 @@ func (k *killer) killUnknown(ctx context.Context, killed map[string]bool) error 
 }
 
 // eventually asks until the answer is right.
-func (k *killer) eventually(ctx context.Context, what string, ask func() error) error {
+func (k *killer) eventually(ctx context.Context, what string, request func() error) error {
 	for deadline := time.Now().Add(2 * patience); ; {
-		err := ask()
+		err := request()
 		if err == nil {
 			return nil
 		}

@@ -15,7 +15,7 @@ func TestScenariosAreChosenByName(t *testing.T) {
 	}
 	list, err := (&options{scenarios: "restore,silence"}).chosen()
 	if err != nil || list[len(list)-1].name != "restore" {
-		t.Errorf("what takes history back is not the last: %v, %v", list, err)
+		t.Errorf("the case that removes history is not the last: %v, %v", list, err)
 	}
 	for _, text := range []string{"flop", "flip,flip", "flip,flop"} {
 		if _, err := (&options{scenarios: text}).chosen(); err == nil {

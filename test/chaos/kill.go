@@ -31,11 +31,11 @@ const (
 
 // parseVictims reads the roles of the command line.
 func (o *options) parseVictims() ([]role, error) {
-	var out []role
+	var roles []role
 	for _, name := range strings.Split(o.roles, ",") {
 		switch r := role(strings.TrimSpace(name)); r {
 		case controller, engine, agent, shepherd, roleNode, hang:
-			out = append(out, r)
+			roles = append(roles, r)
 		default:
 			return nil, fmt.Errorf(
 				"-roles: unknown role %q: controller, engine, agent, shepherd, node and hang are there",
@@ -43,7 +43,7 @@ func (o *options) parseVictims() ([]role, error) {
 			)
 		}
 	}
-	return out, nil
+	return roles, nil
 }
 
 // killer kills one process after the other.
@@ -59,12 +59,12 @@ type killer struct {
 
 // plan is the roles in the order they die: each as often as the others, in
 // random order.
-func plan(kills int, roles []role, r *rand.Rand) []role {
+func plan(kills int, roles []role, random *rand.Rand) []role {
 	out := make([]role, kills)
 	for i := range out {
 		out[i] = roles[i%len(roles)]
 	}
-	r.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
+	random.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
 	return out
 }
 

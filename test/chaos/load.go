@@ -61,11 +61,13 @@ func newLoad(o *options, list *acked.List) (*load, error) {
 	if err := os.WriteFile(l.path, []byte(jobScript), 0o755); err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(filepath.Join(o.out, "effects"), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
+	file, err := os.OpenFile(
+		filepath.Join(o.out, "effects"), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666,
+	)
 	if err != nil {
 		return nil, err
 	}
-	return l, f.Close()
+	return l, file.Close()
 }
 
 // job is one submission.
@@ -77,13 +79,13 @@ type job struct {
 }
 
 // draw picks a job: mostly short ones, some that fail, some arrays.
-func draw(r *rand.Rand) job {
-	j := job{kind: acked.OK, seconds: fmt.Sprintf("%.2f", 0.05+r.Float64()*0.8)}
-	switch n := r.IntN(20); {
+func draw(random *rand.Rand) job {
+	j := job{kind: acked.OK, seconds: fmt.Sprintf("%.2f", 0.05+random.Float64()*0.8)}
+	switch n := random.IntN(20); {
 	case n < 2:
 		j.kind = acked.Fails
 	case n < 3:
-		j.tasks = 2 + r.IntN(3)
+		j.tasks = 2 + random.IntN(3)
 	case n < 4:
 		j.seconds = "3"
 	}
@@ -98,11 +100,11 @@ func (j job) exit() string {
 }
 
 // runSubmissions is one user who runs sbatch again and again.
-func (l *load) runSubmissions(ctx context.Context, r *rand.Rand) {
+func (l *load) runSubmissions(ctx context.Context, random *rand.Rand) {
 	every := time.Duration(float64(l.o.submitters) / l.o.rate * float64(time.Second))
 	for ctx.Err() == nil {
 		began := time.Now()
-		l.send(ctx, draw(r))
+		l.send(ctx, draw(random))
 		if pauseFor(ctx, every-time.Since(began)) != nil {
 			return
 		}
@@ -158,7 +160,7 @@ func (l *load) note(how string, j job, answer string, err error) {
 			}
 			return
 		}
-		err = fmt.Errorf("the answer %q is no job number", answer)
+		err = fmt.Errorf("the answer %q is not a job number", answer)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -171,9 +173,9 @@ func (l *load) note(how string, j job, answer string, err error) {
 
 // runStreams is a user of the streaming API: whenever the stream breaks it opens
 // another one.
-func (l *load) runStreams(ctx context.Context, r *rand.Rand) {
+func (l *load) runStreams(ctx context.Context, random *rand.Rand) {
 	for ctx.Err() == nil {
-		if err := l.stream(ctx, r); err != nil && ctx.Err() == nil {
+		if err := l.stream(ctx, random); err != nil && ctx.Err() == nil {
 			l.note("stream", job{}, "", err)
 		}
 		if pauseFor(ctx, 100*time.Millisecond) != nil {
@@ -182,7 +184,7 @@ func (l *load) runStreams(ctx context.Context, r *rand.Rand) {
 	}
 }
 
-func (l *load) stream(ctx context.Context, r *rand.Rand) error {
+func (l *load) stream(ctx context.Context, random *rand.Rand) error {
 	conn, err := grpcx.DialUnix(filepath.Join(l.o.dir, "run", "muster.sock"))
 	if err != nil {
 		return err
@@ -199,24 +201,24 @@ func (l *load) stream(ctx context.Context, r *rand.Rand) error {
 	acks := make(chan error, 1)
 	go func() {
 		for {
-			rep, err := s.Recv()
+			reply, err := s.Recv()
 			if err != nil {
 				acks <- err
 				return
 			}
 			mu.Lock()
-			j := sent[rep.GetTag()]
-			delete(sent, rep.GetTag())
+			j := sent[reply.GetTag()]
+			delete(sent, reply.GetTag())
 			mu.Unlock()
 			var refusal error
-			if e := rep.GetError(); e != nil {
+			if e := reply.GetError(); e != nil {
 				refusal = errors.New(e.GetText() + " " + e.GetDetail())
 			}
-			l.note("stream", j, fmt.Sprint(rep.GetJobId()), refusal)
+			l.note("stream", j, fmt.Sprint(reply.GetJobId()), refusal)
 		}
 	}()
 	for tag := uint64(1); ; tag++ {
-		j := draw(r)
+		j := draw(random)
 		mu.Lock()
 		sent[tag] = j
 		mu.Unlock()
@@ -282,7 +284,9 @@ func (l *load) writeReport(out io.Writer) {
 		maps.Keys(l.refused),
 		func(a, b string) int { return l.refused[b] - l.refused[a] },
 	)
-	for _, why := range reasons[:min(len(reasons), 8)] {
-		fmt.Fprintf(out, "not acknowledged %d times: %s\n", l.refused[why], firstLines(why, 2))
+	for _, reason := range reasons[:min(len(reasons), 8)] {
+		fmt.Fprintf(
+			out, "not acknowledged %d times: %s\n", l.refused[reason], firstLines(reason, 2),
+		)
 	}
 }

@@ -239,18 +239,18 @@ func (o *options) rest(ctx context.Context, out io.Writer) error {
 func rng(seed, stream uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, stream)) }
 
 func loadavg() string {
-	b, err := os.ReadFile("/proc/loadavg")
+	data, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
 		return "unknown"
 	}
-	first, _, _ := strings.Cut(string(b), " ")
+	first, _, _ := strings.Cut(string(data), " ")
 	return first
 }
 
-func firstLines(s string, n int) string {
-	lines := strings.SplitAfter(s, "\n")
+func firstLines(text string, n int) string {
+	lines := strings.SplitAfter(text, "\n")
 	if len(lines) <= n {
-		return s
+		return text
 	}
 	return fmt.Sprintf("%s... %d lines", strings.Join(lines[:n], ""), len(lines)-1)
 }

@@ -47,7 +47,7 @@ func observers() []client {
 			name: "XDMoD", version: "11.5", what: "metrics of a centre; its shredder for Slurm",
 			steps: []step{
 				mark("xdmod"), running("xdmod"), unmark(),
-				{does: "reads jobs that ended, times in UTC", line: "TZ=UTC sacct --allusers --parsable2 --noheader --allocations --duplicates --clusters muster --format jobid,jobidraw,cluster,partition,qos,account,group,gid,user,uid,submit,eligible,start,end,elapsed,exitcode,state,nnodes,ncpus,reqcpus,reqmem,reqtres,alloctres,timelimit,nodelist,jobname --state CANCELLED,COMPLETED,FAILED,NODE_FAIL,PREEMPTED,TIMEOUT,OUT_OF_MEMORY,REQUEUED --starttime {today}T00:00:00 --endtime now", reads: `(?m)^{id}\|{id}\|muster\|gpu\|normal\|lab\|[^|]+\|\d+\|{user}\|\d+(\|[\dT:-]+){4}\|[\d:]+\|0:15\|CANCELLED by \d+\|1\|1\|1\|500M\|billing=1,cpu=1,gres/gpu=1,mem=500M,node=1\|billing=1,cpu=1,gres/gpu=1,mem=500M,node=1\|01:00:00\|node\d\|xdmod$`, waits: true},
+				{does: "reads jobs that ended, times in UTC", line: "TZ=UTC sacct --allusers --parsable2 --noheader --allocations --duplicates --clusters muster --format jobid,jobidraw,cluster,partition,qos,account,group,gid,user,uid,submit,eligible,start,end,elapsed,exitcode,state,nnodes,ncpus,reqcpus,reqmem,reqtres,alloctres,timelimit,nodelist,jobname --state CANCELLED,COMPLETED,FAILED,NODE_FAIL,PREEMPTED,TIMEOUT,OUT_OF_MEMORY,REQUEUED --starttime {today}T00:00:00 --endtime now", reads: `(?m)^{id}\|{id}\|muster\|gpu\|normal\|lab\|[^|]+\|\d+\|{user}\|\d+(\|[\dT:-]+){4}\|[\d:]+\|0:0\|CANCELLED by \d+\|1\|1\|1\|500M\|billing=1,cpu=1,gres/gpu=1,mem=500M,node=1\|billing=1,cpu=1,gres/gpu=1,mem=500M,node=1\|01:00:00\|node\d\|xdmod$`, waits: true},
 			},
 		},
 		{

@@ -35,7 +35,8 @@ func axe(t *testing.T) string {
 	return string(script)
 }
 
-// TestAccessible: axe-core finds nothing on any page, in either set of colours.
+// TestAccessible: axe-core finds nothing on any page, in either set of colours, and none is wider
+// than a phone.
 func TestAccessible(t *testing.T) {
 	l := openLab(t)
 	script := axe(t)
@@ -52,12 +53,22 @@ func TestAccessible(t *testing.T) {
 			var ignored any
 			l.do(ctx, emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: look}}),
 				chromedp.Navigate(l.at+path), chromedp.WaitVisible("main h1"),
-				chromedp.Poll("!document.querySelector('[data-src]') || !!document.querySelector('[data-src] section, [data-src] details')", nil),
+				chromedp.Poll("[...document.querySelectorAll('[data-src]')].every(part => part.querySelector('section, details'))", nil),
 				chromedp.Evaluate(script+";1", &ignored),
 				chromedp.Evaluate(`axe.run().then(r => r.violations.map(v => v.impact + " " + v.id + ": " + v.help + "\n" + v.nodes.slice(0, 3).map(n => n.html.slice(0, 200)).join("\n")).join("\n"))`, &found,
 					func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
 			if found != "" {
 				t.Errorf("%s in %s colours:\n%s", path, look, found)
+			}
+			if look == "light" {
+				continue
+			}
+			wide := ""
+			l.do(ctx, chromedp.EmulateViewport(390, 844, chromedp.EmulateMobile),
+				chromedp.Evaluate(`(d => d.scrollWidth > d.clientWidth ? d.scrollWidth + " pixels" : "")(document.documentElement)`, &wide),
+				chromedp.EmulateViewport(1360, 850))
+			if wide != "" {
+				t.Errorf("%s is %s wide on a phone of 390", path, wide)
 			}
 		}
 	}

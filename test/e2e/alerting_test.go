@@ -72,7 +72,7 @@ func tools(t *testing.T, names ...string) map[string]string {
 	return out
 }
 
-func watch(t *testing.T) *watched {
+func watch(t *testing.T, edits ...setting) *watched {
 	t.Helper()
 	need(t)
 	tool := tools(t, "prometheus", "prometheus-alertmanager")
@@ -83,6 +83,9 @@ func watch(t *testing.T) *watched {
 	w.edit("slurm.conf", "\nPartitionName", "\nNodeName=node3 NodeHostname="+hostname(t)+" CPUs=8 RealMemory=16000 Gres=gpu:h100:2,gpu:a100_3g.20gb:4 State=UNKNOWN\nPartitionName")
 	w.edit("muster.yaml", "interval: 10s", "interval: 1s")
 	w.edit("muster.yaml", "cost:\n", w.cost())
+	for _, s := range edits {
+		w.edit("muster.yaml", s.line, s.becomes)
+	}
 	w.must("up", "--dir", w.dir)
 	t.Cleanup(func() { w.run("down", "--dir", w.dir, "--jobs") })
 	w.must("sacctmgr", "-i", "add", "account", "ml")
@@ -133,6 +136,9 @@ alerting: {alertmanagers: [{static_configs: [{targets: ["127.0.0.1:%d"]}]}]}%s`,
 	})
 	return w
 }
+
+// setting is a line of the lab's muster.yaml and what it becomes.
+type setting struct{ line, becomes string }
 
 func hostname(t *testing.T) string {
 	t.Helper()

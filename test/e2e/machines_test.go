@@ -23,6 +23,7 @@ import (
 	"github.com/musterhpc/muster/internal/transport/framed/client"
 	"github.com/musterhpc/muster/internal/transport/identity"
 	"github.com/musterhpc/muster/internal/transport/pki"
+	"github.com/musterhpc/muster/test/chaos/fabric"
 )
 
 // The user of these tests, whom every Debian has.
@@ -50,10 +51,32 @@ type site struct {
 	dir  string
 	hub  *machine
 	last int
+	// fabric is the switch where it is to lose and delay what goes through it; nil = a bridge.
+	fabric *fabric.Switch
 }
 
 // newSite makes the switch, or skips where this is not possible.
 func newSite(t *testing.T) *site {
+	t.Helper()
+	s := newHub(t)
+	if out, err := s.hub.command("ip", "link", "add", "hub", "type", "bridge").CombinedOutput(); err != nil {
+		t.Skipf("SKIPPED: this kernel or container has no bridge: %v %s", err, out)
+	}
+	s.hub.must("ip", "link", "set", "hub", "up")
+	return s
+}
+
+// newBadSite is newSite with a switch that can lose and delay what goes through it.
+func newBadSite(t *testing.T, seed uint64) *site {
+	t.Helper()
+	s := newHub(t)
+	s.fabric = fabric.New(seed)
+	t.Cleanup(s.fabric.Close)
+	return s
+}
+
+// newHub makes the namespace in which the switch is, or skips where this is not possible.
+func newHub(t *testing.T) *site {
 	t.Helper()
 	need(t)
 	if os.Geteuid() != 0 {
@@ -72,10 +95,6 @@ func newSite(t *testing.T) *site {
 	if s.hub = s.hold("hub"); s.hub == nil {
 		t.Skip("SKIPPED: this kernel or container lets nobody make network namespaces")
 	}
-	if out, err := s.hub.command("ip", "link", "add", "hub", "type", "bridge").CombinedOutput(); err != nil {
-		t.Skipf("SKIPPED: this kernel or container has no bridge: %v %s", err, out)
-	}
-	s.hub.must("ip", "link", "set", "hub", "up")
 	return s
 }
 
@@ -138,7 +157,14 @@ func (s *site) machine(name string) *machine {
 	s.last++
 	m.ip, m.port = fmt.Sprintf("10.99.0.%d", s.last), "p-"+name
 	s.hub.must("ip", "link", "add", m.port, "type", "veth", "peer", "name", "eth0", "netns", strconv.Itoa(m.pid))
-	s.hub.must("ip", "link", "set", m.port, "master", "hub", "up")
+	if s.fabric == nil {
+		s.hub.must("ip", "link", "set", m.port, "master", "hub", "up")
+	} else {
+		s.hub.must("ip", "link", "set", m.port, "up")
+		if err := s.hub.within(func() error { return s.fabric.Plug(name, m.port) }); err != nil {
+			s.t.Fatal(err)
+		}
+	}
 	m.must("ip", "addr", "add", m.ip+"/24", "dev", "eth0")
 	m.must("ip", "link", "set", "eth0", "up")
 	return m
@@ -191,6 +217,31 @@ func (s *site) daemon(m *machine, args ...string) (kill func()) {
 		}
 	})
 	return kill
+}
+
+// within does something in the network of a machine.
+func (m *machine) within(do func() error) error {
+	m.t.Helper()
+	runtime.LockOSThread() // the network belongs to the thread
+	defer runtime.UnlockOSThread()
+	home, err := os.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	defer home.Close()
+	there, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", m.pid))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	defer there.Close()
+	if err := unix.Setns(int(there.Fd()), unix.CLONE_NEWNET); err != nil {
+		m.t.Fatal(err)
+	}
+	err = do()
+	if serr := unix.Setns(int(home.Fd()), unix.CLONE_NEWNET); serr != nil {
+		m.t.Fatal(serr)
+	}
+	return err
 }
 
 // shell is a command in the shared home, as the user or as root.
@@ -439,7 +490,7 @@ func (m *machine) answers() {
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	m.t.Fatalf("on %s nobody answers", m.name)
+	m.t.Fatalf("machine %s does not answer", m.name)
 }
 
 // startApart starts controller and accounting in a process each.
@@ -462,26 +513,12 @@ func (f *far) startLogin() {
 // what it likes about who calls.
 func (f *far) as(m *machine, certificates string, claim []framed.Pair, call func(*client.Client) error) error {
 	f.t.Helper()
-	runtime.LockOSThread() // the network belongs to the thread
-	defer runtime.UnlockOSThread()
-	home, err := os.Open("/proc/thread-self/ns/net")
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	defer home.Close()
-	there, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", m.pid))
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	defer there.Close()
-	if err := unix.Setns(int(there.Fd()), unix.CLONE_NEWNET); err != nil {
-		f.t.Fatal(err)
-	}
-	var d net.Dialer
-	plain, err := d.DialContext(f.t.Context(), "tcp", net.JoinHostPort(f.ctl.ip, "6817"))
-	if serr := unix.Setns(int(home.Fd()), unix.CLONE_NEWNET); serr != nil {
-		f.t.Fatal(serr)
-	}
+	var plain net.Conn
+	err := m.within(func() (err error) {
+		var d net.Dialer
+		plain, err = d.DialContext(f.t.Context(), "tcp", net.JoinHostPort(f.ctl.ip, "6817"))
+		return err
+	})
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -227,7 +227,7 @@ func TestMailAndWebhook(t *testing.T) {
 		}
 		resp, err := http.Post(w.alertmanager+"/api/v2/alerts", "application/json", strings.NewReader(string(data)))
 		if err != nil || resp.StatusCode != http.StatusOK {
-			t.Fatalf("Alertmanager takes no alerts: %v %v", resp, err)
+			t.Fatalf("Alertmanager does not accept alerts: %v %v", resp, err)
 		}
 		resp.Body.Close()
 	}

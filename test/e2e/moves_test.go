@@ -143,7 +143,9 @@ func panelOf(t *testing.T, m dashboards.Move) dashboards.Panel {
 // TestEveryPanelMoves does every action of the table of moves in a lab and
 // sees each panel go where the table says.
 func TestEveryPanelMoves(t *testing.T) {
-	w := watch(t)
+	// Most panels show KPIs. A lab on a busy machine computes them for several seconds, and
+	// with the defaults it would then rest for ten times as long.
+	w := watch(t, setting{"kpi_interval: 15s", "kpi_interval: 1s"}, setting{"kpi_share: 10", "kpi_share: 50"})
 	m := &mover{watched: w, source: preview.Source{Prometheus: w.prometheus, ClickHouse: w.file("run/clickhouse.sock"), Database: "muster"}.Open(), job: nothing}
 	m.must("sacctmgr", "-i", "add", "account", "bio", "fairshare=3")
 	m.must("sacctmgr", "-i", "add", "user", "root", "account=bio")

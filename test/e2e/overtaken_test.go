@@ -45,7 +45,7 @@ func (c *trio) otherLeader(than string) string {
 			c.t.Logf("at %s: %v", at, c.roles(at))
 		}
 	}
-	c.t.Fatalf("nobody leads after %s", than)
+	c.t.Fatalf("no controller leads after %s", than)
 	return ""
 }
 

@@ -89,7 +89,7 @@ func TestStepOutputAfterCancel(t *testing.T) {
 		text = string(data)
 	}
 	c.must("scancel", "1")
-	c.until("1|CANCELLED by 0|0:15\n1.batch|CANCELLED|0:15\n1.0|CANCELLED|0:0", "sacct", "-n", "-P", "-j", "1", "-o", "JobID,State,ExitCode")
+	c.until("1|CANCELLED by 0|0:0\n1.batch|CANCELLED|0:15\n1.0|CANCELLED|0:0", "sacct", "-n", "-P", "-j", "1", "-o", "JobID,State,ExitCode")
 	out, err := os.ReadFile(output)
 	if err != nil || !strings.Contains(string(out), "late 1\n") {
 		t.Errorf("the output is %q (%v), without what the step wrote last", out, err)

@@ -30,12 +30,12 @@ up() {
 	setsid unshare --mount --pid --net --uts --fork --kill-child \
 		"$0" inside "$kind" "$dir" >"$dir/log" 2>&1 </dev/null &
 	local parent=$!
-	for _ in $(seq 1200); do
+	for _ in $(seq 3000); do
 		[ -e "$dir/upper/ready" ] && break
 		kill -0 "$parent" 2>/dev/null || { tail -20 "$dir/log" >&2; die "$kind did not start: $dir/log"; }
 		sleep 0.1
 	done
-	[ -e "$dir/upper/ready" ] || { tail -20 "$dir/log" >&2; die "$kind was not ready after two minutes: $dir/log"; }
+	[ -e "$dir/upper/ready" ] || { tail -20 "$dir/log" >&2; die "$kind was not ready after five minutes: $dir/log"; }
 	pgrep -P "$parent" >"$dir/pid"
 	echo "$parent" >"$dir/parent"
 }
@@ -69,8 +69,13 @@ inside() {
 packages() {
 	local dir=$1
 	need
-	[ ! -e "$dir/upper/usr/sbin/slurmctld" ] || return 0
-	mkdir -p "$dir/upper" "$dir/work" "$dir/root"
+	[ ! -e "$dir/packages.done" ] || return 0
+	mkdir -p "$dir/upper/var/lib" "$dir/work" "$dir/root"
+	# What this machine has installed is copied while nobody installs anything here: an
+	# installation on both sides of the overlay would leave either list of packages torn.
+	apt-get -qq -o DPkg::Lock::Timeout=600 check || die "another installation on this machine does not end"
+	cp -a /var/lib/dpkg /var/lib/apt "$dir/upper/var/lib/"
+	rm -f "$dir"/upper/var/lib/dpkg/lock* "$dir"/upper/var/lib/apt/lists/lock
 	unshare --mount bash -euo pipefail -c '
 		mount -t overlay overlay -o "lowerdir=/,upperdir=$1/upper,workdir=$1/work" "$1/root"
 		for d in proc sys dev; do mount --rbind "/$d" "$1/root/$d"; done
@@ -83,6 +88,7 @@ packages() {
 			slurm-wlm-mysql-plugin slurm-wlm-basic-plugins munge mariadb-server mariadb-client
 	' packages "$dir" >"$dir/packages.log" 2>&1 ||
 		{ tail -20 "$dir/packages.log" >&2; die "Slurm's packages cannot be installed: $dir/packages.log"; }
+	touch "$dir/packages.done" # slurmctld is a link that leads nowhere outside the overlay
 }
 
 run() {

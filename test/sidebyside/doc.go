@@ -11,7 +11,9 @@
 //	  sacct -nXP -j $1 -o jobid,state
 //	    ! 25.11 prints another column
 //
-// $1 is the number of the first job that was submitted, $2 that of the second. @settle waits
+// $1 is the number of the first job that was submitted, $2 that of the second. A submission that
+// one of the two may refuse begins with a name: "big: sbatch -n999 --wrap true". It has no
+// number, so that those of others do not shift, and $big is its job, or the word none. @settle waits
 // until no job waits or runs and accounting has all of them; @until TEXT COMMAND runs a command
 // until its output contains a text. A line with ! says that a difference is expected, and why: the
 // real Slurm is that of Debian 12, 22.05, and Muster follows 25.11. Such a command whose outputs

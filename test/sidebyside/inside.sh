@@ -33,6 +33,7 @@ AccountingStorageEnforce=associations,limits,qos
 AccountingStorageTRES=gres/gpu
 MaxArraySize=1001
 FirstJobId=70001
+Licenses=matlab:10,ansys:2
 KillWait=2
 DefMemPerCPU=500
 "

@@ -21,6 +21,7 @@ type line struct {
 	number   int
 	user     string
 	text     string
+	name     string // of the job that the line submits; empty = it has a number
 	expected string // why the outputs may differ; empty = they must not
 }
 
@@ -30,15 +31,15 @@ func readScenarios(dir string) ([]scenario, error) {
 	if err != nil {
 		return nil, err
 	}
-	var out []scenario
+	var scenarios []scenario
 	for _, path := range paths {
 		one, err := readScenario(path)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, one)
+		scenarios = append(scenarios, one)
 	}
-	return out, nil
+	return scenarios, nil
 }
 
 func readScenario(path string) (scenario, error) {
@@ -52,7 +53,7 @@ func readScenario(path string) (scenario, error) {
 	in := bufio.NewScanner(file)
 	for number := 1; in.Scan(); number++ {
 		text := strings.TrimSpace(in.Text())
-		why, isWhy := strings.CutPrefix(text, "! ")
+		reason, isWhy := strings.CutPrefix(text, "! ")
 		switch {
 		case text == "" || strings.HasPrefix(text, "#"):
 		case !strings.HasPrefix(in.Text(), " "):
@@ -62,21 +63,44 @@ func readScenario(path string) (scenario, error) {
 		case isWhy && len(out.lines) == 0:
 			return out, fmt.Errorf("%s:%d: this reason belongs to no command", path, number)
 		case isWhy:
-			out.lines[len(out.lines)-1].expected = why
+			out.lines[len(out.lines)-1].expected = reason
 		default:
-			out.lines = append(out.lines, line{number: number, user: user, text: text})
+			one := line{number: number, user: user, text: text}
+			if found := namedSubmission.FindStringSubmatch(text); found != nil {
+				one.name, one.text = found[1], found[2]
+			}
+			out.lines = append(out.lines, one)
 		}
 	}
 	return out, in.Err()
 }
 
-// jobs are the numbers of a cluster's jobs, in the order in which a scenario submitted them.
-type jobs struct{ ids []string }
+// namedSubmission is a line that begins with the name of the job that it submits.
+var namedSubmission = regexp.MustCompile(`^([a-z][a-z0-9]*): (.*)`)
 
-// submitted finds new jobs in what a command printed.
-func (j *jobs) submitted(output string) {
-	submission := regexp.MustCompile(
-		`(?m)^(?:Submitted batch job |salloc: Granted job allocation |srun: job )(\d+)`)
+// jobs are the numbers of a cluster's jobs, in the order in which a scenario submitted them.
+type jobs struct {
+	ids   []string
+	names map[string]string // the number of each job with a name; "none" = it was refused
+}
+
+// submission is what commands print of a new job.
+var submission = regexp.MustCompile(
+	`(?m)^(?:Submitted batch job |salloc: Granted job allocation |srun: job )(\d+)`)
+
+// submitted finds new jobs in what a command printed. A job with a name counts among the
+// numbered ones on neither cluster, so that the numbers stay the same where one refuses it.
+func (j *jobs) submitted(name, output string) {
+	if name != "" {
+		if j.names == nil {
+			j.names = map[string]string{}
+		}
+		j.names[name] = "none"
+		if found := submission.FindStringSubmatch(output); found != nil {
+			j.names[name] = found[1]
+		}
+		return
+	}
 	for _, found := range submission.FindAllStringSubmatch(output, -1) {
 		if !j.has(found[1]) {
 			j.ids = append(j.ids, found[1])
@@ -93,8 +117,11 @@ func (j *jobs) has(id string) bool {
 	return false
 }
 
-// fillIn puts the numbers into a command line: $1, $2, ...
+// fillIn puts the numbers into a command line: $1, $2, ... and $name.
 func (j *jobs) fillIn(text string) string {
+	for name, id := range j.names {
+		text = regexp.MustCompile(`\$`+name+`\b`).ReplaceAllLiteralString(text, id)
+	}
 	return regexp.MustCompile(`\$[1-9]`).ReplaceAllStringFunc(text, func(ref string) string {
 		n, _ := strconv.Atoi(ref[1:]) // one digit
 		if n > len(j.ids) {
@@ -106,10 +133,17 @@ func (j *jobs) fillIn(text string) string {
 
 // normalise makes the outputs of two clusters comparable.
 func (j *jobs) normalise(output string) string {
+	name := func(id, by string) {
+		output = regexp.MustCompile(`\b`+id+`\b`).ReplaceAllString(output, by)
+		output = regexp.MustCompile(`\b`+id+`_`).ReplaceAllString(output, by+"_")
+	}
 	for i, id := range j.ids {
-		name := fmt.Sprintf("J%d", i+1)
-		output = regexp.MustCompile(`\b`+id+`\b`).ReplaceAllString(output, name)
-		output = regexp.MustCompile(`\b`+id+`_`).ReplaceAllString(output, name+"_")
+		name(id, fmt.Sprintf("J%d", i+1))
+	}
+	for label, id := range j.names {
+		if id != "none" {
+			name(id, "J-"+label)
+		}
 	}
 	for _, rule := range []struct{ pattern, by string }{
 		{`\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\b`, "INSTANT"},

@@ -40,12 +40,18 @@ func TestBadScenarios(t *testing.T) {
 // TestNormalise: what differs between two clusters by nature is made equal, and nothing else.
 func TestNormalise(t *testing.T) {
 	var ids jobs
-	ids.submitted("Submitted batch job 70012\n")
-	ids.submitted("salloc: Granted job allocation 70015\n")
+	ids.submitted("", "Submitted batch job 70012\n")
+	ids.submitted("", "salloc: Granted job allocation 70015\n")
 	if got := ids.fillIn("sacct -j $1,$2,$3"); got != "sacct -j 70012,70015,$3" {
 		t.Error(got)
 	}
+	ids.submitted("refused", "sbatch: error: no\n")
+	ids.submitted("big", "Submitted batch job 70020\n")
+	if got := ids.fillIn("scancel $big $refused $bigger"); got != "scancel 70020 none $bigger" {
+		t.Error(got)
+	}
 	for text, want := range map[string]string{
+		"70020 70020_4":                    "J-big J-big_4",
 		"70012_3 slurm-70015.out 700123":   "J1_3 slurm-J2.out 700123",
 		"2026-11-24T10:00:00 00:00:07 x":   "INSTANT SHORT x",
 		"alice  R       0:03      1 node1": "alice  R  SHORT  1 node1",

@@ -4,6 +4,8 @@
 #
 #   VM_LIMIT=SECONDS   stop the machine after so long (default 900)
 #   VM_KEEP=FILE       keep the console's text in this file
+#   VM_ONLY=WORD,...   run only the variants and the proofs whose name has one of these words,
+#                      variants where one of them is root or delegated
 set -eu
 cd "$(dirname "$0")/../.."
 
@@ -49,5 +51,5 @@ console=${VM_KEEP:-$work/console}
 echo "machine: $(basename "$kernel"), cgroup v2 only, accelerator $accel"
 timeout "${VM_LIMIT:-900}" qemu-system-x86_64 -machine "q35,accel=$accel" -cpu "$cpu" -m 2048 -smp 2 -nographic -no-reboot -nic none \
 	-kernel "$kernel" -initrd "$work/initrd" \
-	-append "console=ttyS0 quiet panic=-1 cgroup_no_v1=all rdinit=/init" </dev/null 2>&1 | tee "$console" | tr -d '\r' || true
+	-append "console=ttyS0 quiet panic=-1 cgroup_no_v1=all rdinit=/init VM_ONLY=${VM_ONLY:-}" </dev/null 2>&1 | tee "$console" | tr -d '\r' || true
 tr -d '\r' <"$console" | grep -q '^muster-vm: finished, 0 failed$'

@@ -142,9 +142,9 @@ func (c *Conn) call(f queryFunc, sql, format string, params []Param) unsafe.Poin
 	}
 	names, nameLens := make([]unsafe.Pointer, len(params)), make([]uintptr, len(params))
 	values, valueLens := make([]unsafe.Pointer, len(params)), make([]uintptr, len(params))
-	for i, p := range params {
-		names[i], nameLens[i] = view(p.Name)
-		values[i], valueLens[i] = view(p.Value)
+	for i, param := range params {
+		names[i], nameLens[i] = view(param.Name)
+		values[i], valueLens[i] = view(param.Value)
 	}
 	raw := f(c.conn(), s, sn, fm, fn, unsafe.Pointer(&names[0]), unsafe.Pointer(&nameLens[0]),
 		unsafe.Pointer(&values[0]), unsafe.Pointer(&valueLens[0]), uintptr(len(params)))
@@ -162,11 +162,11 @@ func (c *Conn) call(f queryFunc, sql, format string, params []Param) unsafe.Poin
 var zero = new(byte)
 
 // view gives the address and length of s without copying it.
-func view(s string) (unsafe.Pointer, uintptr) {
-	if s == "" {
+func view(text string) (unsafe.Pointer, uintptr) {
+	if text == "" {
 		return unsafe.Pointer(zero), 0
 	}
-	return unsafe.Pointer(unsafe.StringData(s)), uintptr(len(s))
+	return unsafe.Pointer(unsafe.StringData(text)), uintptr(len(text))
 }
 
 // result takes ownership of raw: a Result, or its error with raw freed.
@@ -240,14 +240,14 @@ func (s *Stream) Next() ([]byte, error) {
 	s.stats.ResultRows += stats.ResultRows
 	s.stats.ReadRows += stats.ReadRows
 	s.stats.ReadBytes += stats.ReadBytes
-	b := result.Bytes()
-	if len(b) == 0 {
+	data := result.Bytes()
+	if len(data) == 0 {
 		result.Close()
 		s.ended = true
 		return nil, io.EOF
 	}
 	s.chunk = result
-	return b, nil
+	return data, nil
 }
 
 // Stats tells what has been read so far.

@@ -32,13 +32,15 @@ type answer struct {
 // errGone is how a write to a client that left is told from an engine error.
 var errGone = errors.New("the client has gone")
 
-func newAnswer(w http.ResponseWriter, req *request) *answer {
-	a := &answer{w: w, hold: req.hold, spool: req.wait, tag: randomName(8), started: time.Now()}
+func newAnswer(writer http.ResponseWriter, req *request) *answer {
+	a := &answer{
+		w: writer, hold: req.hold, spool: req.wait, tag: randomName(8), started: time.Now(),
+	}
 	a.packed = writerFunc(a.put)
 	if req.framed {
 		a.packed = newFrameWriter(writerFunc(a.put), req.framing)
 	}
-	w.Header().Set("X-ClickHouse-Exception-Tag", a.tag)
+	writer.Header().Set("X-ClickHouse-Exception-Tag", a.tag)
 	return a
 }
 
@@ -74,12 +76,12 @@ func (a *answer) put(p []byte) (int, error) {
 
 func (a *answer) putFile(p []byte) (int, error) {
 	if a.file == nil {
-		f, err := os.CreateTemp("", "muster-answer-*")
+		file, err := os.CreateTemp("", "muster-answer-*")
 		if err != nil {
 			return 0, fmt.Errorf("hold back an answer (wait_end_of_query): %w", err)
 		}
-		_ = os.Remove(f.Name()) // it lives on until closed
-		a.file = f
+		_ = os.Remove(file.Name()) // it lives on until closed
+		a.file = file
 		a.hold = 0 // from here on everything goes to the file
 	}
 	n, err := a.file.Write(p)
@@ -105,8 +107,8 @@ func (a *answer) finishAnswer(stats chdb.Stats) error {
 	if a.sent {
 		return nil
 	}
-	h := a.w.Header()
-	h.Set("X-ClickHouse-Summary", summary(stats, time.Since(a.started)))
+	header := a.w.Header()
+	header.Set("X-ClickHouse-Summary", summary(stats, time.Since(a.started)))
 	if a.file != nil {
 		defer a.file.Close()
 		if _, err := a.file.Seek(0, io.SeekStart); err != nil {
@@ -120,7 +122,7 @@ func (a *answer) finishAnswer(stats chdb.Stats) error {
 		}
 		return nil
 	}
-	h.Set("Content-Length", strconv.Itoa(a.held.Len()))
+	header.Set("Content-Length", strconv.Itoa(a.held.Len()))
 	return a.send()
 }
 
@@ -144,14 +146,14 @@ func (a *answer) failAnswer(err error) {
 }
 
 // summary is the X-ClickHouse-Summary header.
-func summary(s chdb.Stats, took time.Duration) string {
+func summary(stats chdb.Stats, took time.Duration) string {
 	return fmt.Sprintf(
 		`{"read_rows":"%d","read_bytes":"%d","written_rows":"%d","written_bytes":"%d","total_rows_to_read":"0","result_rows":"%d","elapsed_ns":"%d"}`,
-		s.ReadRows,
-		s.ReadBytes,
-		s.WrittenRows,
-		s.WrittenBytes,
-		s.ResultRows,
+		stats.ReadRows,
+		stats.ReadBytes,
+		stats.WrittenRows,
+		stats.WrittenBytes,
+		stats.ResultRows,
 		took.Nanoseconds(),
 	)
 }

@@ -140,19 +140,19 @@ func isEngineTrouble(code int) bool {
 }
 
 // writeException answers with e; nothing has been sent yet.
-func writeException(w http.ResponseWriter, err error) {
+func writeException(writer http.ResponseWriter, err error) {
 	e := asException(err)
-	h := w.Header()
-	h.Set("X-ClickHouse-Exception-Code", strconv.Itoa(e.Code))
-	h.Set("Content-Type", "text/plain; charset=UTF-8")
-	h.Del("X-ClickHouse-Format")
+	header := writer.Header()
+	header.Set("X-ClickHouse-Exception-Code", strconv.Itoa(e.Code))
+	header.Set("Content-Type", "text/plain; charset=UTF-8")
+	header.Del("X-ClickHouse-Format")
 	if e.Code == codeRequired {
-		h.Set("WWW-Authenticate", `Basic realm="ClickHouse server HTTP API"`)
+		header.Set("WWW-Authenticate", `Basic realm="ClickHouse server HTTP API"`)
 	}
 	body := strings.TrimRight(e.Message, "\n") + "\n"
-	h.Set("Content-Length", strconv.Itoa(len(body)))
-	w.WriteHeader(status(e.Code))
-	_, _ = w.Write([]byte(body)) // the client may be gone
+	header.Set("Content-Length", strconv.Itoa(len(body)))
+	writer.WriteHeader(status(e.Code))
+	_, _ = writer.Write([]byte(body)) // the client may be gone
 }
 
 // maxBlockMessage bounds the text of an exception that follows data already sent.

@@ -196,7 +196,7 @@ func (r *frameReader) decode(method byte, data []byte, size int) error {
 
 func (r *frameReader) decodeZSTD(data []byte, size int) error {
 	if r.zstd == nil {
-		dec, err := zstd.NewReader(
+		decoder, err := zstd.NewReader(
 			nil,
 			zstd.WithDecoderConcurrency(1),
 			zstd.WithDecoderLowmem(true),
@@ -205,7 +205,7 @@ func (r *frameReader) decodeZSTD(data []byte, size int) error {
 		if err != nil {
 			return fmt.Errorf("compressed body: %w", err)
 		}
-		r.zstd = dec
+		r.zstd = decoder
 	}
 	plain, err := r.zstd.DecodeAll(data, r.plain[:0])
 	if err == nil && len(plain) != size {

@@ -48,37 +48,37 @@ func NewHandler(pool *Pool, logins []Login, trusted bool) *Handler {
 const PIDHeader = "X-Muster-Engine-Pid"
 
 // ServeHTTP answers /ping, /replicas_status and statements on /.
-func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.URL.Path == "/ping" || r.URL.Path == "/replicas_status":
-		w.Header().Set(PIDHeader, strconv.Itoa(os.Getpid()))
-		plain(w, "Ok.\n")
+		writer.Header().Set(PIDHeader, strconv.Itoa(os.Getpid()))
+		plain(writer, "Ok.\n")
 		return
 	case r.URL.Path != "/":
-		http.Error(w, "There is nothing at "+r.URL.Path+
+		http.Error(writer, "There is nothing at "+r.URL.Path+
 			". Statements go to /, and /ping answers Ok.", http.StatusNotFound)
 		return
 	case r.Method == http.MethodGet && r.URL.RawQuery == "":
-		plain(w, "Ok.\n")
+		plain(writer, "Ok.\n")
 		return
 	}
 	login, err := h.authenticate(r)
 	if err != nil {
-		writeException(w, err)
+		writeException(writer, err)
 		return
 	}
 	req, err := parseRequest(r)
 	if err != nil {
-		writeException(w, err)
+		writeException(writer, err)
 		return
 	}
 	defer req.close()
-	h.serve(w, r, req, login)
+	h.serve(writer, r, req, login)
 }
 
-func plain(w http.ResponseWriter, text string) {
-	w.Header().Set("Content-Type", "text/html; charset=UTF-8")
-	_, _ = io.WriteString(w, text) // the client may be gone
+func plain(writer http.ResponseWriter, text string) {
+	writer.Header().Set("Content-Type", "text/html; charset=UTF-8")
+	_, _ = io.WriteString(writer, text) // the client may be gone
 }
 
 // authenticate finds who asks: headers, basic authentication or parameters, in that order.
@@ -97,9 +97,9 @@ func (h *Handler) authenticate(r *http.Request) (Login, error) {
 	if name == "" && password == "" {
 		return Login{}, refuseStatement(codeRequired, "This listener wants a user and a password")
 	}
-	for _, l := range h.logins {
-		if l.Name == name && samePassword(l.Password, password) {
-			return l, nil
+	for _, login := range h.logins {
+		if login.Name == name && samePassword(login.Password, password) {
+			return login, nil
 		}
 	}
 	return Login{}, refuseStatement(
@@ -116,14 +116,14 @@ func samePassword(want, have string) bool {
 }
 
 // serve runs one statement.
-func (h *Handler) serve(w http.ResponseWriter, r *http.Request, req *request, login Login) {
+func (h *Handler) serve(writer http.ResponseWriter, r *http.Request, req *request, login Login) {
 	reading := login.ReadOnly || req.reading
 	st := examineSQL(req.sql)
-	a := newAnswer(w, req)
+	a := newAnswer(writer, req)
 	if req.queryID == "" {
 		req.queryID = randomName(16)
 	}
-	header := w.Header()
+	header := writer.Header()
 	header.Set("X-ClickHouse-Query-Id", req.queryID)
 	header.Set("X-ClickHouse-Server-Display-Name", h.pool.identity.displayName)
 	header.Set("X-ClickHouse-Timezone", h.pool.identity.timezone)

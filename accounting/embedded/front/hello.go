@@ -12,28 +12,28 @@ const withSerialization = 54454 // one byte a column: has it a custom serializat
 // revision it tells is 0: that is how the engine writes Native, so that is how the driver must
 // read from here on.
 func (id identity) helloBlock(revision uint64) []byte {
-	var b []byte
+	var buffer []byte
 	if revision > 0 {
 		// Block info: field 1 is_overflows = false, field 2 bucket_num = -1, end.
-		b = append(b, 1, 0, 2, 0xff, 0xff, 0xff, 0xff, 0)
+		buffer = append(buffer, 1, 0, 2, 0xff, 0xff, 0xff, 0xff, 0)
 	}
-	b = append(b, 4, 1) // columns, rows
+	buffer = append(buffer, 4, 1) // columns, rows
 	column := func(name, kind string, value []byte) {
-		b = appendText(b, name)
-		b = appendText(b, kind)
+		buffer = appendText(buffer, name)
+		buffer = appendText(buffer, kind)
 		if revision >= withSerialization {
-			b = append(b, 0)
+			buffer = append(buffer, 0)
 		}
-		b = append(b, value...)
+		buffer = append(buffer, value...)
 	}
 	column("displayName()", "String", appendText(nil, id.displayName))
 	column("version()", "String", appendText(nil, id.version))
 	column("revision()", "UInt32", make([]byte, 4))
 	column("timezone()", "String", appendText(nil, id.timezone))
-	return b
+	return buffer
 }
 
 // appendText appends s with its length as a varint before it.
-func appendText(b []byte, s string) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+func appendText(buffer []byte, text string) []byte {
+	return append(binary.AppendUvarint(buffer, uint64(len(text))), text...)
 }

@@ -18,16 +18,16 @@ const sniffWait = 30 * time.Second
 
 // SniffNative wraps a listener so that a client of ClickHouse's native protocol is told, in that protocol, that only
 // HTTP is spoken here, instead of seeing its connection die.
-func SniffNative(l net.Listener) net.Listener { return &sniffListener{Listener: l} }
+func SniffNative(listener net.Listener) net.Listener { return &sniffListener{Listener: listener} }
 
 type sniffListener struct{ net.Listener }
 
 func (l *sniffListener) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
+	conn, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	return &sniffConn{Conn: c}, nil
+	return &sniffConn{Conn: conn}, nil
 }
 
 // sniffConn looks at the first byte when it is first read, in the goroutine that serves the connection, so that a
@@ -52,10 +52,10 @@ func (c *sniffConn) Read(p []byte) (int, error) {
 
 // nativeException is an exception packet of the native protocol.
 func nativeException(code int32, text string) []byte {
-	b := []byte{2} // packet type: exception
-	b = binary.LittleEndian.AppendUint32(b, uint32(code))
-	b = appendText(b, "DB::Exception")
-	b = appendText(b, text)
-	b = appendText(b, "") // stack trace
-	return append(b, 0)   // no nested exception
+	buffer := []byte{2} // packet type: exception
+	buffer = binary.LittleEndian.AppendUint32(buffer, uint32(code))
+	buffer = appendText(buffer, "DB::Exception")
+	buffer = appendText(buffer, text)
+	buffer = appendText(buffer, "") // stack trace
+	return append(buffer, 0)        // no nested exception
 }

@@ -342,12 +342,12 @@ func (s *session) changes(wanted []setting, base map[string]string) []string {
 // limited adds the reading settings to those a request wants; where both give a limit, the
 // smaller one holds.
 func (p *Pool) limited(wanted []setting) []setting {
-	out := make([]setting, 0, len(wanted)+len(p.options.Reading))
+	settings := make([]setting, 0, len(wanted)+len(p.options.Reading))
 	given := map[string]string{}
 	for _, set := range wanted {
 		given[set.name] = set.value
 		if _, ours := p.options.Reading[set.name]; !ours && set.name != "readonly" {
-			out = append(out, set)
+			settings = append(settings, set)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.options.Reading)) {
@@ -357,9 +357,9 @@ func (p *Pool) limited(wanted []setting) []setting {
 		if err1 == nil && err2 == nil && theirs > 0 && theirs < ours {
 			value = given[name]
 		}
-		out = append(out, setting{name, value})
+		settings = append(settings, setting{name, value})
 	}
-	return out
+	return settings
 }
 
 // killEvery is how long KILL QUERY is given before it is sent again: a statement may have been
@@ -403,11 +403,11 @@ func (p *Pool) killWhenOver(ctx context.Context, s *session) func() {
 }
 
 // quoteText is s as a string literal.
-func quoteText(s string) string {
-	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(s) + "'"
+func quoteText(text string) string {
+	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(text) + "'"
 }
 
 // quoteName is s as a quoted identifier.
-func quoteName(s string) string {
-	return "`" + strings.NewReplacer(`\`, `\\`, "`", "\\`").Replace(s) + "`"
+func quoteName(text string) string {
+	return "`" + strings.NewReplacer(`\`, `\\`, "`", "\\`").Replace(text) + "`"
 }

@@ -37,31 +37,31 @@ var LedgerID = [16]byte{0xb0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
 
 // New begins a ledger of a cluster called "peer" with nothing in it.
 func New(t TB, now spec.Instant) *History {
-	h := &History{
+	history := &History{
 		t:     t,
 		State: state.New(),
 		Now:   now,
 		conf:  &spec.Config{ClusterName: "peer", Sched: spec.SchedConfig{Memory: true}},
 	}
-	h.Put(&event.ClusterCreated{UUID: LedgerID, Name: "peer", Version: event.Version})
-	return h
+	history.Put(&event.ClusterCreated{UUID: LedgerID, Name: "peer", Version: event.Version})
+	return history
 }
 
 // Put writes an event at h.Now.
 func (h *History) Put(e event.Event) uint64 {
 	h.t.Helper()
-	env := event.Envelope{
+	envelope := event.Envelope{
 		Seq:   h.State.Seq + 1,
 		At:    h.Now,
 		Actor: h.Actor,
 		Cause: event.Cause{Command: "test"},
 		Event: e,
 	}
-	if err := h.State.Apply(&env); err != nil {
+	if err := h.State.Apply(&envelope); err != nil {
 		h.t.Fatalf("the history is not one: %v", err)
 	}
-	h.Log = append(h.Log, env)
-	return env.Seq
+	h.Log = append(h.Log, envelope)
+	return envelope.Seq
 }
 
 // Wait lets time pass.
@@ -69,11 +69,11 @@ func (h *History) Wait(d spec.Span) { h.Now = h.Now.Add(d) }
 
 // Nodes configures nodes n1 … of equal size in partitions batch (all) and gpu
 // (the first half), and registers them. gpus are of type h100.
-func (h *History) Nodes(n int, cpus, mem, gpus int64) {
+func (h *History) Nodes(n int, cpus, memory, gpus int64) {
 	h.t.Helper()
 	var names []string
 	for i := range n {
-		nodeSpec := spec.NodeSpec{Name: fmt.Sprintf("n%d", i+1), CPUs: cpus, Mem: mem}
+		nodeSpec := spec.NodeSpec{Name: fmt.Sprintf("n%d", i+1), CPUs: cpus, Mem: memory}
 		if gpus > 0 {
 			nodeSpec.GRES = []spec.GRESSpec{{Name: "gpu", Type: "h100", N: gpus}}
 		}
@@ -94,16 +94,18 @@ func (h *History) Nodes(n int, cpus, mem, gpus int64) {
 func (h *History) Register(name string) {
 	h.t.Helper()
 	node := h.State.Node(name)
-	inv := spec.Inventory{BootID: "boot", CPUs: node.Spec.CPUs, Mem: node.Spec.Mem}
-	for _, g := range node.Spec.GRES {
-		for i := range g.N {
-			inv.GPUs = append(
-				inv.GPUs,
-				spec.GPU{Index: uint32(i), UUID: fmt.Sprintf("GPU-%s-%d", name, i), Type: g.Type},
+	inventory := spec.Inventory{BootID: "boot", CPUs: node.Spec.CPUs, Mem: node.Spec.Mem}
+	for _, gres := range node.Spec.GRES {
+		for i := range gres.N {
+			inventory.GPUs = append(
+				inventory.GPUs,
+				spec.GPU{
+					Index: uint32(i), UUID: fmt.Sprintf("GPU-%s-%d", name, i), Type: gres.Type,
+				},
 			)
 		}
 	}
-	h.Put(&event.NodeRegistered{Node: name, Inventory: inv})
+	h.Put(&event.NodeRegistered{Node: name, Inventory: inventory})
 }
 
 // Accounts makes accounts below root and users in them: account -> users.
@@ -153,60 +155,70 @@ type Ask struct {
 	Held                                bool
 	Script                              spec.Hash // zero: of one that is nowhere
 	Line                                string    // how it was submitted; empty: sbatch NAME
+	Space                               string    // namespace of the pod that the job is; empty: it is none
 	Part, Parts                         uint32    // of Parts components of a heterogeneous job, submitted one behind the other, it is this one, from 0
 }
 
 // Submit accepts a job, eligible at once unless it is held.
-func (h *History) Submit(ask Ask) spec.JobUID {
+func (h *History) Submit(query Ask) spec.JobUID {
 	h.t.Helper()
-	if ask.Partition == "" {
-		ask.Partition = "batch"
+	if query.Partition == "" {
+		query.Partition = "batch"
 	}
-	if ask.Limit == 0 {
-		ask.Limit = spec.Hour
+	if query.Limit == 0 {
+		query.Limit = spec.Hour
 	}
-	if ask.Script == (spec.Hash{}) {
-		ask.Script = spec.Hash{1}
+	if query.Script == (spec.Hash{}) {
+		query.Script = spec.Hash{1}
 	}
-	s := &spec.JobSpec{
-		Name:       ask.Name,
-		User:       ask.User,
-		UID:        ask.UID,
-		Account:    ask.Account,
-		QOS:        ask.QOS,
-		Partitions: strings.Split(ask.Partition, ","),
-		Script:     ask.Script,
-		Line:       cmp.Or(ask.Line, "sbatch "+ask.Name),
-		Time:       spec.TimeAsk{Limit: ask.Limit},
+	job := &spec.JobSpec{
+		Name:       query.Name,
+		User:       query.User,
+		UID:        query.UID,
+		Account:    query.Account,
+		QOS:        query.QOS,
+		Partitions: strings.Split(query.Partition, ","),
+		Script:     query.Script,
+		Line:       cmp.Or(query.Line, "sbatch "+query.Name),
+		Time:       spec.TimeAsk{Limit: query.Limit},
 		Size:       spec.Size{MinNodes: 1},
 	}
-	if ask.Array != nil {
-		s.Queue.Array = spec.NewArrayAsk(ask.Array, 0)
+	if query.Array != nil {
+		job.Queue.Array = spec.NewArrayAsk(query.Array, 0)
 	}
-	req := spec.TRES{CPU: max(ask.CPUs, 1), Mem: ask.Mem, Node: 1, Billing: max(ask.CPUs, 1)}
-	if ask.GPUs > 0 {
-		req = req.With("gres/gpu", ask.GPUs).With("gres/gpu:h100", ask.GPUs)
+	if query.Space != "" {
+		job.Script, job.Shell = spec.Hash{}, true
+		job.Pods = &spec.PodSet{Space: query.Space, Pods: []spec.Pod{{UID: "uid-" +
+			query.Name, Name: query.Name}}}
+		job.Name = query.Space + "/" + query.Name
+		job.Size.Tasks = 1
+	}
+	request := spec.TRES{
+		CPU: max(query.CPUs, 1), Mem: query.Mem, Node: 1, Billing: max(query.CPUs, 1),
+	}
+	if query.GPUs > 0 {
+		request = request.With("gres/gpu", query.GPUs).With("gres/gpu:h100", query.GPUs)
 	}
 	ev := &event.JobSubmitted{
 		UID:      h.State.NextUID,
 		ID:       h.State.NextID,
-		Spec:     s,
-		Req:      req,
+		Spec:     job,
+		Req:      request,
 		Eligible: h.Now,
 		Reason:   spec.Reason{Code: spec.ReasonNone},
 	}
-	if ask.Held {
-		s.Queue.Hold = spec.HeldByUser
+	if query.Held {
+		job.Queue.Hold = spec.HeldByUser
 		ev.Eligible = 0
 		ev.Reason = spec.Reason{
 			Code: spec.ReasonHeldUser,
 		}
 	}
-	if ask.Parts > 0 {
+	if query.Parts > 0 {
 		ev.Het = &spec.HetPart{
-			Leader: ev.UID - spec.JobUID(ask.Part),
-			Offset: ask.Part,
-			Size:   ask.Parts,
+			Leader: ev.UID - spec.JobUID(query.Part),
+			Offset: query.Part,
+			Size:   query.Parts,
 		}
 	}
 	h.Put(ev)
@@ -216,9 +228,9 @@ func (h *History) Submit(ask Ask) spec.JobUID {
 // Split gives a task of an array a record of its own.
 func (h *History) Split(array spec.JobUID, task int64) spec.JobUID {
 	h.t.Helper()
-	rec := h.State.Job(array)
-	ev := &event.ArrayTaskSplit{Array: array, Task: task, UID: array, ID: rec.ID}
-	if rec.Tasks.Len() > 1 {
+	record := h.State.Job(array)
+	ev := &event.ArrayTaskSplit{Array: array, Task: task, UID: array, ID: record.ID}
+	if record.Tasks.Len() > 1 {
 		ev.UID, ev.ID = h.State.NextUID, h.State.NextID
 	}
 	h.Put(ev)
@@ -228,40 +240,45 @@ func (h *History) Split(array spec.JobUID, task int64) spec.JobUID {
 // Start opens an attempt on nodes: each gives the job's whole request.
 func (h *History) Start(uid spec.JobUID, nodes ...string) bool {
 	h.t.Helper()
-	j := h.State.Job(uid)
-	alloc := &spec.Allocation{Partition: j.Spec.Partitions[0], TRES: spec.TRES{Billing: j.Req.Billing}, Tasks: 1}
+	job := h.State.Job(uid)
+	alloc := &spec.Allocation{
+		Partition: job.Spec.Partitions[0], TRES: spec.TRES{Billing: job.Req.Billing}, Tasks: 1,
+	}
 	for _, name := range nodes {
-		a, ok := Fit(h.State.Node(name), j.Req)
+		allocation, ok := Fit(h.State.Node(name), job.Req)
 		if !ok {
 			return false
 		}
-		alloc.Nodes = append(alloc.Nodes, a)
-		alloc.TRES = alloc.TRES.Add(spec.TRES{CPU: j.Req.CPU, Mem: j.Req.Mem, Node: 1})
-		for _, g := range a.GPUs {
+		alloc.Nodes = append(alloc.Nodes, allocation)
+		alloc.TRES = alloc.TRES.Add(spec.TRES{CPU: job.Req.CPU, Mem: job.Req.Mem, Node: 1})
+		for _, gpu := range allocation.GPUs {
 			alloc.TRES = alloc.TRES.With("gres/gpu", alloc.TRES.Get("gres/gpu")+1)
-			typed := "gres/gpu:" + g.Type
+			typed := "gres/gpu:" + gpu.Type
 			alloc.TRES = alloc.TRES.With(typed, alloc.TRES.Get(typed)+1)
 		}
 	}
 	for i := range alloc.Nodes {
-		if n := h.State.Node(alloc.Nodes[i].Name); n.Power == event.PoweredDown {
-			h.Put(&event.NodePowered{Nodes: []string{n.Spec.Name}, To: event.PowerUpWish})
+		if node := h.State.Node(alloc.Nodes[i].Name); node.Power == event.PoweredDown {
+			h.Put(&event.NodePowered{Nodes: []string{node.Spec.Name}, To: event.PowerUpWish})
 		}
 	}
-	h.Put(&event.JobStarted{UID: uid, Attempt: j.Attempt + 1, Alloc: alloc, Limit: j.Spec.Time.Limit, Priority: 100})
+	h.Put(
+		&event.JobStarted{UID: uid, Attempt: job.Attempt +
+			1, Alloc: alloc, Limit: job.Spec.Time.Limit, Priority: 100},
+	)
 	return true
 }
 
 // Fit takes the lowest free CPUs and devices of a node for a request.
-func Fit(node *state.Node, req spec.TRES) (spec.NodeAlloc, bool) {
-	alloc := spec.NodeAlloc{ID: node.ID, Name: node.Spec.Name, Mem: req.Mem, Tasks: 1}
+func Fit(node *state.Node, request spec.TRES) (spec.NodeAlloc, bool) {
+	alloc := spec.NodeAlloc{ID: node.ID, Name: node.Spec.Name, Mem: request.Mem, Tasks: 1}
 	for i := range node.CPUs {
-		if int64(alloc.CPUs.Count()) < req.CPU && !node.UsedCPU.Has(int(i)) {
+		if int64(alloc.CPUs.Count()) < request.CPU && !node.UsedCPU.Has(int(i)) {
 			alloc.CPUs = alloc.CPUs.Set(int(i))
 		}
 	}
 	for i := range node.GPUs {
-		if int64(len(alloc.GPUs)) < req.Get("gres/gpu") && !node.UsedGPU.Has(i) {
+		if int64(len(alloc.GPUs)) < request.Get("gres/gpu") && !node.UsedGPU.Has(i) {
 			alloc.GPUs = append(
 				alloc.GPUs,
 				spec.GPURef{
@@ -272,25 +289,26 @@ func Fit(node *state.Node, req spec.TRES) (spec.NodeAlloc, bool) {
 			)
 		}
 	}
-	ok := int64(alloc.CPUs.Count()) == req.CPU && int64(len(alloc.GPUs)) == req.Get("gres/gpu") &&
-		node.FreeMem() >= req.Mem
+	ok := int64(alloc.CPUs.Count()) == request.CPU &&
+		int64(len(alloc.GPUs)) == request.Get("gres/gpu") &&
+		node.FreeMem() >= request.Mem
 	return alloc, ok
 }
 
 // End gives the verdict on a job.
-func (h *History) End(uid spec.JobUID, s spec.JobState, exit spec.ExitStatus) {
+func (h *History) End(uid spec.JobUID, jobState spec.JobState, exit spec.ExitStatus) {
 	h.t.Helper()
-	h.EndBy(uid, s, exit, 0)
+	h.EndBy(uid, jobState, exit, 0)
 }
 
 // EndBy is End with the uid of who cancelled.
-func (h *History) EndBy(uid spec.JobUID, s spec.JobState, exit spec.ExitStatus, by uint32) {
+func (h *History) EndBy(uid spec.JobUID, jobState spec.JobState, exit spec.ExitStatus, by uint32) {
 	h.t.Helper()
 	h.Put(
 		&event.JobEnded{
 			UID:     uid,
 			Attempt: h.State.Job(uid).Attempt,
-			State:   s,
+			State:   jobState,
 			Exit:    exit,
 			By:      by,
 			Reason:  spec.Reason{Code: spec.ReasonNone},
@@ -343,10 +361,10 @@ func (h *History) Requeue(uid spec.JobUID, as spec.JobState) {
 
 // Copy is the ledger as it is now: what a backup has. Both can be written on.
 func (h *History) Copy() *History {
-	c := *h
+	history := *h
 	h.State = h.State.Freeze()
-	c.State = h.State.Fork()
+	history.State = h.State.Fork()
 	h.State = h.State.Fork()
-	c.Log = append([]event.Envelope(nil), h.Log...)
-	return &c
+	history.Log = append([]event.Envelope(nil), h.Log...)
+	return &history
 }

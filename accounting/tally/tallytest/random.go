@@ -54,17 +54,17 @@ func (w *world) some(cond func(j *state.Job) bool) *state.Job {
 
 func (w *world) submit() {
 	who := [...]Ask{{User: "alice", UID: 1001, Account: "ml"}, {User: "bob", UID: 1002, Account: "ml"}, {User: "eve", UID: 1003, Account: "bio"}}
-	ask := who[w.int(0, 2)]
-	ask.Name, ask.QOS = "job", [...]string{"normal", "high"}[w.int(0, 1)]
-	ask.Partition = [...]string{"batch", "gpu", "gpu,batch"}[w.int(0, 2)]
-	ask.CPUs = int64(w.int(1, 3))
-	ask.Mem = int64(w.int(0, 3000))
-	ask.GPUs = int64(w.int(0, 2))
-	ask.Held = w.int(0, 5) == 0
+	query := who[w.int(0, 2)]
+	query.Name, query.QOS = "job", [...]string{"normal", "high"}[w.int(0, 1)]
+	query.Partition = [...]string{"batch", "gpu", "gpu,batch"}[w.int(0, 2)]
+	query.CPUs = int64(w.int(1, 3))
+	query.Mem = int64(w.int(0, 3000))
+	query.GPUs = int64(w.int(0, 2))
+	query.Held = w.int(0, 5) == 0
 	if w.int(0, 3) == 0 {
-		ask.Array = spec.TaskSet{{First: 1, Last: int64(w.int(1, 5)), Step: 1}}
+		query.Array = spec.TaskSet{{First: 1, Last: int64(w.int(1, 5)), Step: 1}}
 	}
-	w.Submit(ask)
+	w.Submit(query)
 }
 
 func (w *world) start() {
@@ -99,12 +99,12 @@ func (w *world) usage(job *state.Job, node string) spec.Usage {
 		if job.Alloc.Nodes[i].Name != node || w.coin() {
 			continue
 		}
-		for _, g := range job.Alloc.Nodes[i].GPUs {
+		for _, gpu := range job.Alloc.Nodes[i].GPUs {
 			busy := held / spec.Span(w.int(1, 4))
 			usage.GPUs = append(
 				usage.GPUs,
 				spec.GPUUsage{
-					UUID:     g.UUID,
+					UUID:     gpu.UUID,
 					Has:      true,
 					Busy:     busy,
 					Idle:     held - busy,
@@ -215,14 +215,18 @@ func (w *world) requeue() {
 }
 
 func (w *world) split() {
-	if j := w.some(func(j *state.Job) bool { return j.State == spec.Pending && j.IsArrayRecord() }); j != nil {
-		w.Split(j.UID, j.Tasks.Min())
+	if job := w.some(func(j *state.Job) bool {
+		return j.State == spec.Pending && j.IsArrayRecord()
+	}); job != nil {
+		w.Split(job.UID, job.Tasks.Min())
 	}
 }
 
 func (w *world) purge() {
-	if j := w.some(func(j *state.Job) bool { return j.State.Terminal() && !j.HoldsNodes() }); j != nil {
-		w.Put(&event.JobPurged{UIDs: []spec.JobUID{j.UID}})
+	if job := w.some(func(j *state.Job) bool {
+		return j.State.Terminal() && !j.HoldsNodes()
+	}); job != nil {
+		w.Put(&event.JobPurged{UIDs: []spec.JobUID{job.UID}})
 	}
 }
 
@@ -269,12 +273,12 @@ func (w *world) step() {
 		return
 	}
 	for i := range job.Steps {
-		if s := &job.Steps[i]; !s.State.Terminal() {
+		if step := &job.Steps[i]; !step.State.Terminal() {
 			w.Put(
 				&event.StepEnded{
 					UID:     job.UID,
 					Attempt: job.Attempt,
-					Step:    s.ID,
+					Step:    step.ID,
 					State:   spec.Completed,
 					Usage:   spec.Usage{UserCPU: spec.Microsecond},
 				},
@@ -376,10 +380,14 @@ func (w *world) update() {
 	if job == nil {
 		return
 	}
-	s := *job.Spec
-	s.Comment = "changed"
-	s.Time.Limit = spec.Span(w.int(1, 9)) * spec.Hour
-	w.Put(&event.JobUpdated{UID: job.UID, Spec: &s, Req: job.Req, Changed: []string{"TimeLimit"}})
+	jobSpec := *job.Spec
+	jobSpec.Comment = "changed"
+	jobSpec.Time.Limit = spec.Span(w.int(1, 9)) * spec.Hour
+	w.Put(
+		&event.JobUpdated{
+			UID: job.UID, Spec: &jobSpec, Req: job.Req, Changed: []string{"TimeLimit"},
+		},
+	)
 }
 
 // config takes the last node out of the configuration, or puts it back.

@@ -29,7 +29,7 @@ var File_service_proto protoreflect.FileDescriptor
 const file_service_proto_rawDesc = "" +
 	"\n" +
 	"\rservice.proto\x12\tmuster.v1\x1a\tjob.proto\x1a\rcluster.proto\x1a\fpolicy.proto\x1a\vagent.proto\x1a\n" +
-	"step.proto\x1a\x10accounting.proto2\xe1!\n" +
+	"step.proto\x1a\x10accounting.proto2\xaf\"\n" +
 	"\aCluster\x12:\n" +
 	"\x06Submit\x12\x18.muster.v1.SubmitRequest\x1a\x16.muster.v1.SubmitReply\x12D\n" +
 	"\fSubmitStream\x12\x18.muster.v1.SubmitRequest\x1a\x16.muster.v1.SubmitReply(\x010\x01\x12E\n" +
@@ -71,7 +71,8 @@ const file_service_proto_rawDesc = "" +
 	"\n" +
 	"RevokeHost\x12\x1c.muster.v1.RevokeHostRequest\x1a\x1a.muster.v1.RevokeHostReply\x12N\n" +
 	"\vListOrphans\x12\x1d.muster.v1.ListOrphansRequest\x1a\x1b.muster.v1.ListOrphansReply\"\x03\x90\x02\x01\x12I\n" +
-	"\vKillOrphans\x12\x1d.muster.v1.KillOrphansRequest\x1a\x1b.muster.v1.KillOrphansReply\x12U\n" +
+	"\vKillOrphans\x12\x1d.muster.v1.KillOrphansRequest\x1a\x1b.muster.v1.KillOrphansReply\x12L\n" +
+	"\fAdoptOrphans\x12\x1e.muster.v1.AdoptOrphansRequest\x1a\x1c.muster.v1.AdoptOrphansReply\x12U\n" +
 	"\x0fCreateUserToken\x12!.muster.v1.CreateUserTokenRequest\x1a\x1f.muster.v1.CreateUserTokenReply\x12R\n" +
 	"\x0eListUserTokens\x12 .muster.v1.ListUserTokensRequest\x1a\x1e.muster.v1.ListUserTokensReply\x12X\n" +
 	"\x10RevokeUserTokens\x12\".muster.v1.RevokeUserTokensRequest\x1a .muster.v1.RevokeUserTokensReply\x12@\n" +
@@ -163,128 +164,130 @@ var file_service_proto_goTypes = []any{
 	(*v1.RevokeHostRequest)(nil),        // 29: muster.v1.RevokeHostRequest
 	(*v1.ListOrphansRequest)(nil),       // 30: muster.v1.ListOrphansRequest
 	(*v1.KillOrphansRequest)(nil),       // 31: muster.v1.KillOrphansRequest
-	(*v1.CreateUserTokenRequest)(nil),   // 32: muster.v1.CreateUserTokenRequest
-	(*v1.ListUserTokensRequest)(nil),    // 33: muster.v1.ListUserTokensRequest
-	(*v1.RevokeUserTokensRequest)(nil),  // 34: muster.v1.RevokeUserTokensRequest
-	(*v1.ShutdownRequest)(nil),          // 35: muster.v1.ShutdownRequest
-	(*v1.SetLogRequest)(nil),            // 36: muster.v1.SetLogRequest
-	(*v1.StepUsageRequest)(nil),         // 37: muster.v1.StepUsageRequest
-	(*v1.ReservationsRequest)(nil),      // 38: muster.v1.ReservationsRequest
-	(*v1.ReservationChange)(nil),        // 39: muster.v1.ReservationChange
-	(*v1.RunStepRequest)(nil),           // 40: muster.v1.RunStepRequest
-	(*v1.EndStepRequest)(nil),           // 41: muster.v1.EndStepRequest
-	(*v1.AttachStepRequest)(nil),        // 42: muster.v1.AttachStepRequest
-	(*v1.EndJobRequest)(nil),            // 43: muster.v1.EndJobRequest
-	(*v1.NodeChange)(nil),               // 44: muster.v1.NodeChange
-	(*v1.PartitionChange)(nil),          // 45: muster.v1.PartitionChange
-	(*v1.ControllersRequest)(nil),       // 46: muster.v1.ControllersRequest
-	(*v1.ChangeControllersRequest)(nil), // 47: muster.v1.ChangeControllersRequest
-	(*v1.HoldNodeRequest)(nil),          // 48: muster.v1.HoldNodeRequest
-	(*v1.ReleaseHoldRequest)(nil),       // 49: muster.v1.ReleaseHoldRequest
-	(*v1.ListHoldsRequest)(nil),         // 50: muster.v1.ListHoldsRequest
-	(*v1.WatchHoldsRequest)(nil),        // 51: muster.v1.WatchHoldsRequest
-	(*v1.SubmitPodsRequest)(nil),        // 52: muster.v1.SubmitPodsRequest
-	(*v1.AdmitPodsRequest)(nil),         // 53: muster.v1.AdmitPodsRequest
-	(*v1.PodsOverRequest)(nil),          // 54: muster.v1.PodsOverRequest
-	(*v1.EventsRequest)(nil),            // 55: muster.v1.EventsRequest
-	(*v1.ReadOutputRequest)(nil),        // 56: muster.v1.ReadOutputRequest
-	(*v1.TypedCommand)(nil),             // 57: muster.v1.TypedCommand
-	(*v1.EnrolRequest)(nil),             // 58: muster.v1.EnrolRequest
-	(*v1.RenewRequest)(nil),             // 59: muster.v1.RenewRequest
-	(*v1.ConfigurationRequest)(nil),     // 60: muster.v1.ConfigurationRequest
-	(*v1.AgentMessage)(nil),             // 61: muster.v1.AgentMessage
-	(*v1.NodeHoldsRequest)(nil),         // 62: muster.v1.NodeHoldsRequest
-	(*v1.SubscribeRequest)(nil),         // 63: muster.v1.SubscribeRequest
-	(*v1.ContentRequest)(nil),           // 64: muster.v1.ContentRequest
-	(*v1.ConfirmRequest)(nil),           // 65: muster.v1.ConfirmRequest
-	(*v1.LedgerStateRequest)(nil),       // 66: muster.v1.LedgerStateRequest
-	(*v1.AcctQuery)(nil),                // 67: muster.v1.AcctQuery
-	(*v1.AcctScriptQuery)(nil),          // 68: muster.v1.AcctScriptQuery
-	(*v1.SqlQuery)(nil),                 // 69: muster.v1.SqlQuery
-	(*v1.MaintainRequest)(nil),          // 70: muster.v1.MaintainRequest
-	(*v1.ReportQuery)(nil),              // 71: muster.v1.ReportQuery
-	(*v1.ReasonsQuery)(nil),             // 72: muster.v1.ReasonsQuery
-	(*v1.JobReportQuery)(nil),           // 73: muster.v1.JobReportQuery
-	(*v1.PutGpuSamplesRequest)(nil),     // 74: muster.v1.PutGpuSamplesRequest
-	(*v1.GpuHistoryQuery)(nil),          // 75: muster.v1.GpuHistoryQuery
-	(*v1.AdviceQuery)(nil),              // 76: muster.v1.AdviceQuery
-	(*v1.AccountingStatusRequest)(nil),  // 77: muster.v1.AccountingStatusRequest
-	(*v1.SubmitReply)(nil),              // 78: muster.v1.SubmitReply
-	(*v1.ListJobsReply)(nil),            // 79: muster.v1.ListJobsReply
-	(*v1.JobInfo)(nil),                  // 80: muster.v1.JobInfo
-	(*v1.PutCrontabReply)(nil),          // 81: muster.v1.PutCrontabReply
-	(*v1.GetCliFilterReply)(nil),        // 82: muster.v1.GetCliFilterReply
-	(*v1.GetCrontabReply)(nil),          // 83: muster.v1.GetCrontabReply
-	(*v1.SetTriggersReply)(nil),         // 84: muster.v1.SetTriggersReply
-	(*v1.ListTriggersReply)(nil),        // 85: muster.v1.ListTriggersReply
-	(*v1.ClearTriggersReply)(nil),       // 86: muster.v1.ClearTriggersReply
-	(*v1.JobResults)(nil),               // 87: muster.v1.JobResults
-	(*v1.NoteJobsReply)(nil),            // 88: muster.v1.NoteJobsReply
-	(*v1.WhyReply)(nil),                 // 89: muster.v1.WhyReply
-	(*v1.SupposeReply)(nil),             // 90: muster.v1.SupposeReply
-	(*v1.ListNodesReply)(nil),           // 91: muster.v1.ListNodesReply
-	(*v1.UpdateNodeReply)(nil),          // 92: muster.v1.UpdateNodeReply
-	(*v1.ListPartitionsReply)(nil),      // 93: muster.v1.ListPartitionsReply
-	(*v1.GetConfigReply)(nil),           // 94: muster.v1.GetConfigReply
-	(*v1.ReconfigureReply)(nil),         // 95: muster.v1.ReconfigureReply
-	(*v1.PolicyChangeReply)(nil),        // 96: muster.v1.PolicyChangeReply
-	(*v1.PolicyReply)(nil),              // 97: muster.v1.PolicyReply
-	(*v1.TransactionsReply)(nil),        // 98: muster.v1.TransactionsReply
-	(*v1.SharesReply)(nil),              // 99: muster.v1.SharesReply
-	(*v1.LimitUsageReply)(nil),          // 100: muster.v1.LimitUsageReply
-	(*v1.PrioritiesReply)(nil),          // 101: muster.v1.PrioritiesReply
-	(*v1.DiagReply)(nil),                // 102: muster.v1.DiagReply
-	(*v1.PingReply)(nil),                // 103: muster.v1.PingReply
-	(*v1.CreateTokenReply)(nil),         // 104: muster.v1.CreateTokenReply
-	(*v1.ListHostsReply)(nil),           // 105: muster.v1.ListHostsReply
-	(*v1.RevokeHostReply)(nil),          // 106: muster.v1.RevokeHostReply
-	(*v1.ListOrphansReply)(nil),         // 107: muster.v1.ListOrphansReply
-	(*v1.KillOrphansReply)(nil),         // 108: muster.v1.KillOrphansReply
-	(*v1.CreateUserTokenReply)(nil),     // 109: muster.v1.CreateUserTokenReply
-	(*v1.ListUserTokensReply)(nil),      // 110: muster.v1.ListUserTokensReply
-	(*v1.RevokeUserTokensReply)(nil),    // 111: muster.v1.RevokeUserTokensReply
-	(*v1.ShutdownReply)(nil),            // 112: muster.v1.ShutdownReply
-	(*v1.SetLogReply)(nil),              // 113: muster.v1.SetLogReply
-	(*v1.StepUsageReply)(nil),           // 114: muster.v1.StepUsageReply
-	(*v1.ReservationsReply)(nil),        // 115: muster.v1.ReservationsReply
-	(*v1.ReservationChangeReply)(nil),   // 116: muster.v1.ReservationChangeReply
-	(*v1.StepNews)(nil),                 // 117: muster.v1.StepNews
-	(*v1.EndStepReply)(nil),             // 118: muster.v1.EndStepReply
-	(*v1.StepCreated)(nil),              // 119: muster.v1.StepCreated
-	(*v1.EndJobReply)(nil),              // 120: muster.v1.EndJobReply
-	(*v1.NodeChangeReply)(nil),          // 121: muster.v1.NodeChangeReply
-	(*v1.PartitionChangeReply)(nil),     // 122: muster.v1.PartitionChangeReply
-	(*v1.ControllersReply)(nil),         // 123: muster.v1.ControllersReply
-	(*v1.ChangeControllersReply)(nil),   // 124: muster.v1.ChangeControllersReply
-	(*v1.HoldNodeReply)(nil),            // 125: muster.v1.HoldNodeReply
-	(*v1.ReleaseHoldReply)(nil),         // 126: muster.v1.ReleaseHoldReply
-	(*v1.ListHoldsReply)(nil),           // 127: muster.v1.ListHoldsReply
-	(*v1.WatchHoldsReply)(nil),          // 128: muster.v1.WatchHoldsReply
-	(*v1.SubmitPodsReply)(nil),          // 129: muster.v1.SubmitPodsReply
-	(*v1.AdmitPodsReply)(nil),           // 130: muster.v1.AdmitPodsReply
-	(*v1.PodsOverReply)(nil),            // 131: muster.v1.PodsOverReply
-	(*v1.EventsReply)(nil),              // 132: muster.v1.EventsReply
-	(*v1.ReadOutputReply)(nil),          // 133: muster.v1.ReadOutputReply
-	(*v1.TypedAnswer)(nil),              // 134: muster.v1.TypedAnswer
-	(*v1.EnrolReply)(nil),               // 135: muster.v1.EnrolReply
-	(*v1.ConfigurationReply)(nil),       // 136: muster.v1.ConfigurationReply
-	(*v1.ControllerMessage)(nil),        // 137: muster.v1.ControllerMessage
-	(*v1.NodeHoldsReply)(nil),           // 138: muster.v1.NodeHoldsReply
-	(*v1.LedgerBatch)(nil),              // 139: muster.v1.LedgerBatch
-	(*v1.ContentReply)(nil),             // 140: muster.v1.ContentReply
-	(*v1.ConfirmReply)(nil),             // 141: muster.v1.ConfirmReply
-	(*v1.LedgerStateReply)(nil),         // 142: muster.v1.LedgerStateReply
-	(*v1.AcctReply)(nil),                // 143: muster.v1.AcctReply
-	(*v1.AcctScriptReply)(nil),          // 144: muster.v1.AcctScriptReply
-	(*v1.SqlReply)(nil),                 // 145: muster.v1.SqlReply
-	(*v1.MaintainReply)(nil),            // 146: muster.v1.MaintainReply
-	(*v1.ReportReply)(nil),              // 147: muster.v1.ReportReply
-	(*v1.ReasonsReply)(nil),             // 148: muster.v1.ReasonsReply
-	(*v1.JobReportReply)(nil),           // 149: muster.v1.JobReportReply
-	(*v1.PutGpuSamplesReply)(nil),       // 150: muster.v1.PutGpuSamplesReply
-	(*v1.GpuHistoryReply)(nil),          // 151: muster.v1.GpuHistoryReply
-	(*v1.AdviceReply)(nil),              // 152: muster.v1.AdviceReply
-	(*v1.AccountingStatusReply)(nil),    // 153: muster.v1.AccountingStatusReply
+	(*v1.AdoptOrphansRequest)(nil),      // 32: muster.v1.AdoptOrphansRequest
+	(*v1.CreateUserTokenRequest)(nil),   // 33: muster.v1.CreateUserTokenRequest
+	(*v1.ListUserTokensRequest)(nil),    // 34: muster.v1.ListUserTokensRequest
+	(*v1.RevokeUserTokensRequest)(nil),  // 35: muster.v1.RevokeUserTokensRequest
+	(*v1.ShutdownRequest)(nil),          // 36: muster.v1.ShutdownRequest
+	(*v1.SetLogRequest)(nil),            // 37: muster.v1.SetLogRequest
+	(*v1.StepUsageRequest)(nil),         // 38: muster.v1.StepUsageRequest
+	(*v1.ReservationsRequest)(nil),      // 39: muster.v1.ReservationsRequest
+	(*v1.ReservationChange)(nil),        // 40: muster.v1.ReservationChange
+	(*v1.RunStepRequest)(nil),           // 41: muster.v1.RunStepRequest
+	(*v1.EndStepRequest)(nil),           // 42: muster.v1.EndStepRequest
+	(*v1.AttachStepRequest)(nil),        // 43: muster.v1.AttachStepRequest
+	(*v1.EndJobRequest)(nil),            // 44: muster.v1.EndJobRequest
+	(*v1.NodeChange)(nil),               // 45: muster.v1.NodeChange
+	(*v1.PartitionChange)(nil),          // 46: muster.v1.PartitionChange
+	(*v1.ControllersRequest)(nil),       // 47: muster.v1.ControllersRequest
+	(*v1.ChangeControllersRequest)(nil), // 48: muster.v1.ChangeControllersRequest
+	(*v1.HoldNodeRequest)(nil),          // 49: muster.v1.HoldNodeRequest
+	(*v1.ReleaseHoldRequest)(nil),       // 50: muster.v1.ReleaseHoldRequest
+	(*v1.ListHoldsRequest)(nil),         // 51: muster.v1.ListHoldsRequest
+	(*v1.WatchHoldsRequest)(nil),        // 52: muster.v1.WatchHoldsRequest
+	(*v1.SubmitPodsRequest)(nil),        // 53: muster.v1.SubmitPodsRequest
+	(*v1.AdmitPodsRequest)(nil),         // 54: muster.v1.AdmitPodsRequest
+	(*v1.PodsOverRequest)(nil),          // 55: muster.v1.PodsOverRequest
+	(*v1.EventsRequest)(nil),            // 56: muster.v1.EventsRequest
+	(*v1.ReadOutputRequest)(nil),        // 57: muster.v1.ReadOutputRequest
+	(*v1.TypedCommand)(nil),             // 58: muster.v1.TypedCommand
+	(*v1.EnrolRequest)(nil),             // 59: muster.v1.EnrolRequest
+	(*v1.RenewRequest)(nil),             // 60: muster.v1.RenewRequest
+	(*v1.ConfigurationRequest)(nil),     // 61: muster.v1.ConfigurationRequest
+	(*v1.AgentMessage)(nil),             // 62: muster.v1.AgentMessage
+	(*v1.NodeHoldsRequest)(nil),         // 63: muster.v1.NodeHoldsRequest
+	(*v1.SubscribeRequest)(nil),         // 64: muster.v1.SubscribeRequest
+	(*v1.ContentRequest)(nil),           // 65: muster.v1.ContentRequest
+	(*v1.ConfirmRequest)(nil),           // 66: muster.v1.ConfirmRequest
+	(*v1.LedgerStateRequest)(nil),       // 67: muster.v1.LedgerStateRequest
+	(*v1.AcctQuery)(nil),                // 68: muster.v1.AcctQuery
+	(*v1.AcctScriptQuery)(nil),          // 69: muster.v1.AcctScriptQuery
+	(*v1.SqlQuery)(nil),                 // 70: muster.v1.SqlQuery
+	(*v1.MaintainRequest)(nil),          // 71: muster.v1.MaintainRequest
+	(*v1.ReportQuery)(nil),              // 72: muster.v1.ReportQuery
+	(*v1.ReasonsQuery)(nil),             // 73: muster.v1.ReasonsQuery
+	(*v1.JobReportQuery)(nil),           // 74: muster.v1.JobReportQuery
+	(*v1.PutGpuSamplesRequest)(nil),     // 75: muster.v1.PutGpuSamplesRequest
+	(*v1.GpuHistoryQuery)(nil),          // 76: muster.v1.GpuHistoryQuery
+	(*v1.AdviceQuery)(nil),              // 77: muster.v1.AdviceQuery
+	(*v1.AccountingStatusRequest)(nil),  // 78: muster.v1.AccountingStatusRequest
+	(*v1.SubmitReply)(nil),              // 79: muster.v1.SubmitReply
+	(*v1.ListJobsReply)(nil),            // 80: muster.v1.ListJobsReply
+	(*v1.JobInfo)(nil),                  // 81: muster.v1.JobInfo
+	(*v1.PutCrontabReply)(nil),          // 82: muster.v1.PutCrontabReply
+	(*v1.GetCliFilterReply)(nil),        // 83: muster.v1.GetCliFilterReply
+	(*v1.GetCrontabReply)(nil),          // 84: muster.v1.GetCrontabReply
+	(*v1.SetTriggersReply)(nil),         // 85: muster.v1.SetTriggersReply
+	(*v1.ListTriggersReply)(nil),        // 86: muster.v1.ListTriggersReply
+	(*v1.ClearTriggersReply)(nil),       // 87: muster.v1.ClearTriggersReply
+	(*v1.JobResults)(nil),               // 88: muster.v1.JobResults
+	(*v1.NoteJobsReply)(nil),            // 89: muster.v1.NoteJobsReply
+	(*v1.WhyReply)(nil),                 // 90: muster.v1.WhyReply
+	(*v1.SupposeReply)(nil),             // 91: muster.v1.SupposeReply
+	(*v1.ListNodesReply)(nil),           // 92: muster.v1.ListNodesReply
+	(*v1.UpdateNodeReply)(nil),          // 93: muster.v1.UpdateNodeReply
+	(*v1.ListPartitionsReply)(nil),      // 94: muster.v1.ListPartitionsReply
+	(*v1.GetConfigReply)(nil),           // 95: muster.v1.GetConfigReply
+	(*v1.ReconfigureReply)(nil),         // 96: muster.v1.ReconfigureReply
+	(*v1.PolicyChangeReply)(nil),        // 97: muster.v1.PolicyChangeReply
+	(*v1.PolicyReply)(nil),              // 98: muster.v1.PolicyReply
+	(*v1.TransactionsReply)(nil),        // 99: muster.v1.TransactionsReply
+	(*v1.SharesReply)(nil),              // 100: muster.v1.SharesReply
+	(*v1.LimitUsageReply)(nil),          // 101: muster.v1.LimitUsageReply
+	(*v1.PrioritiesReply)(nil),          // 102: muster.v1.PrioritiesReply
+	(*v1.DiagReply)(nil),                // 103: muster.v1.DiagReply
+	(*v1.PingReply)(nil),                // 104: muster.v1.PingReply
+	(*v1.CreateTokenReply)(nil),         // 105: muster.v1.CreateTokenReply
+	(*v1.ListHostsReply)(nil),           // 106: muster.v1.ListHostsReply
+	(*v1.RevokeHostReply)(nil),          // 107: muster.v1.RevokeHostReply
+	(*v1.ListOrphansReply)(nil),         // 108: muster.v1.ListOrphansReply
+	(*v1.KillOrphansReply)(nil),         // 109: muster.v1.KillOrphansReply
+	(*v1.AdoptOrphansReply)(nil),        // 110: muster.v1.AdoptOrphansReply
+	(*v1.CreateUserTokenReply)(nil),     // 111: muster.v1.CreateUserTokenReply
+	(*v1.ListUserTokensReply)(nil),      // 112: muster.v1.ListUserTokensReply
+	(*v1.RevokeUserTokensReply)(nil),    // 113: muster.v1.RevokeUserTokensReply
+	(*v1.ShutdownReply)(nil),            // 114: muster.v1.ShutdownReply
+	(*v1.SetLogReply)(nil),              // 115: muster.v1.SetLogReply
+	(*v1.StepUsageReply)(nil),           // 116: muster.v1.StepUsageReply
+	(*v1.ReservationsReply)(nil),        // 117: muster.v1.ReservationsReply
+	(*v1.ReservationChangeReply)(nil),   // 118: muster.v1.ReservationChangeReply
+	(*v1.StepNews)(nil),                 // 119: muster.v1.StepNews
+	(*v1.EndStepReply)(nil),             // 120: muster.v1.EndStepReply
+	(*v1.StepCreated)(nil),              // 121: muster.v1.StepCreated
+	(*v1.EndJobReply)(nil),              // 122: muster.v1.EndJobReply
+	(*v1.NodeChangeReply)(nil),          // 123: muster.v1.NodeChangeReply
+	(*v1.PartitionChangeReply)(nil),     // 124: muster.v1.PartitionChangeReply
+	(*v1.ControllersReply)(nil),         // 125: muster.v1.ControllersReply
+	(*v1.ChangeControllersReply)(nil),   // 126: muster.v1.ChangeControllersReply
+	(*v1.HoldNodeReply)(nil),            // 127: muster.v1.HoldNodeReply
+	(*v1.ReleaseHoldReply)(nil),         // 128: muster.v1.ReleaseHoldReply
+	(*v1.ListHoldsReply)(nil),           // 129: muster.v1.ListHoldsReply
+	(*v1.WatchHoldsReply)(nil),          // 130: muster.v1.WatchHoldsReply
+	(*v1.SubmitPodsReply)(nil),          // 131: muster.v1.SubmitPodsReply
+	(*v1.AdmitPodsReply)(nil),           // 132: muster.v1.AdmitPodsReply
+	(*v1.PodsOverReply)(nil),            // 133: muster.v1.PodsOverReply
+	(*v1.EventsReply)(nil),              // 134: muster.v1.EventsReply
+	(*v1.ReadOutputReply)(nil),          // 135: muster.v1.ReadOutputReply
+	(*v1.TypedAnswer)(nil),              // 136: muster.v1.TypedAnswer
+	(*v1.EnrolReply)(nil),               // 137: muster.v1.EnrolReply
+	(*v1.ConfigurationReply)(nil),       // 138: muster.v1.ConfigurationReply
+	(*v1.ControllerMessage)(nil),        // 139: muster.v1.ControllerMessage
+	(*v1.NodeHoldsReply)(nil),           // 140: muster.v1.NodeHoldsReply
+	(*v1.LedgerBatch)(nil),              // 141: muster.v1.LedgerBatch
+	(*v1.ContentReply)(nil),             // 142: muster.v1.ContentReply
+	(*v1.ConfirmReply)(nil),             // 143: muster.v1.ConfirmReply
+	(*v1.LedgerStateReply)(nil),         // 144: muster.v1.LedgerStateReply
+	(*v1.AcctReply)(nil),                // 145: muster.v1.AcctReply
+	(*v1.AcctScriptReply)(nil),          // 146: muster.v1.AcctScriptReply
+	(*v1.SqlReply)(nil),                 // 147: muster.v1.SqlReply
+	(*v1.MaintainReply)(nil),            // 148: muster.v1.MaintainReply
+	(*v1.ReportReply)(nil),              // 149: muster.v1.ReportReply
+	(*v1.ReasonsReply)(nil),             // 150: muster.v1.ReasonsReply
+	(*v1.JobReportReply)(nil),           // 151: muster.v1.JobReportReply
+	(*v1.PutGpuSamplesReply)(nil),       // 152: muster.v1.PutGpuSamplesReply
+	(*v1.GpuHistoryReply)(nil),          // 153: muster.v1.GpuHistoryReply
+	(*v1.AdviceReply)(nil),              // 154: muster.v1.AdviceReply
+	(*v1.AccountingStatusReply)(nil),    // 155: muster.v1.AccountingStatusReply
 }
 var file_service_proto_depIdxs = []int32{
 	0,   // 0: muster.v1.Cluster.Submit:input_type -> muster.v1.SubmitRequest
@@ -321,136 +324,138 @@ var file_service_proto_depIdxs = []int32{
 	29,  // 31: muster.v1.Cluster.RevokeHost:input_type -> muster.v1.RevokeHostRequest
 	30,  // 32: muster.v1.Cluster.ListOrphans:input_type -> muster.v1.ListOrphansRequest
 	31,  // 33: muster.v1.Cluster.KillOrphans:input_type -> muster.v1.KillOrphansRequest
-	32,  // 34: muster.v1.Cluster.CreateUserToken:input_type -> muster.v1.CreateUserTokenRequest
-	33,  // 35: muster.v1.Cluster.ListUserTokens:input_type -> muster.v1.ListUserTokensRequest
-	34,  // 36: muster.v1.Cluster.RevokeUserTokens:input_type -> muster.v1.RevokeUserTokensRequest
-	35,  // 37: muster.v1.Cluster.Shutdown:input_type -> muster.v1.ShutdownRequest
-	36,  // 38: muster.v1.Cluster.SetLog:input_type -> muster.v1.SetLogRequest
-	37,  // 39: muster.v1.Cluster.StepUsage:input_type -> muster.v1.StepUsageRequest
-	38,  // 40: muster.v1.Cluster.ListReservations:input_type -> muster.v1.ReservationsRequest
-	39,  // 41: muster.v1.Cluster.ChangeReservation:input_type -> muster.v1.ReservationChange
-	40,  // 42: muster.v1.Cluster.RunStep:input_type -> muster.v1.RunStepRequest
-	41,  // 43: muster.v1.Cluster.EndStep:input_type -> muster.v1.EndStepRequest
-	42,  // 44: muster.v1.Cluster.AttachStep:input_type -> muster.v1.AttachStepRequest
-	43,  // 45: muster.v1.Cluster.EndJob:input_type -> muster.v1.EndJobRequest
-	44,  // 46: muster.v1.Cluster.ChangeNodes:input_type -> muster.v1.NodeChange
-	45,  // 47: muster.v1.Cluster.ChangePartition:input_type -> muster.v1.PartitionChange
-	46,  // 48: muster.v1.Cluster.ListControllers:input_type -> muster.v1.ControllersRequest
-	47,  // 49: muster.v1.Cluster.ChangeControllers:input_type -> muster.v1.ChangeControllersRequest
-	48,  // 50: muster.v1.Cluster.HoldNode:input_type -> muster.v1.HoldNodeRequest
-	49,  // 51: muster.v1.Cluster.ReleaseHold:input_type -> muster.v1.ReleaseHoldRequest
-	50,  // 52: muster.v1.Cluster.ListHolds:input_type -> muster.v1.ListHoldsRequest
-	51,  // 53: muster.v1.Cluster.WatchHolds:input_type -> muster.v1.WatchHoldsRequest
-	52,  // 54: muster.v1.Cluster.SubmitPods:input_type -> muster.v1.SubmitPodsRequest
-	53,  // 55: muster.v1.Cluster.AdmitPods:input_type -> muster.v1.AdmitPodsRequest
-	54,  // 56: muster.v1.Cluster.PodsOver:input_type -> muster.v1.PodsOverRequest
-	55,  // 57: muster.v1.Cluster.Events:input_type -> muster.v1.EventsRequest
-	56,  // 58: muster.v1.Cluster.ReadOutput:input_type -> muster.v1.ReadOutputRequest
-	57,  // 59: muster.v1.Shell.Sbatch:input_type -> muster.v1.TypedCommand
-	58,  // 60: muster.v1.Agents.Enrol:input_type -> muster.v1.EnrolRequest
-	59,  // 61: muster.v1.Agents.Renew:input_type -> muster.v1.RenewRequest
-	60,  // 62: muster.v1.Agents.Configuration:input_type -> muster.v1.ConfigurationRequest
-	61,  // 63: muster.v1.Agents.Connect:input_type -> muster.v1.AgentMessage
-	62,  // 64: muster.v1.Agents.Holds:input_type -> muster.v1.NodeHoldsRequest
-	63,  // 65: muster.v1.Ledger.Subscribe:input_type -> muster.v1.SubscribeRequest
-	64,  // 66: muster.v1.Ledger.Content:input_type -> muster.v1.ContentRequest
-	65,  // 67: muster.v1.Ledger.Confirm:input_type -> muster.v1.ConfirmRequest
-	66,  // 68: muster.v1.Ledger.State:input_type -> muster.v1.LedgerStateRequest
-	67,  // 69: muster.v1.Accounting.Jobs:input_type -> muster.v1.AcctQuery
-	67,  // 70: muster.v1.Accounting.JobRows:input_type -> muster.v1.AcctQuery
-	68,  // 71: muster.v1.Accounting.Scripts:input_type -> muster.v1.AcctScriptQuery
-	69,  // 72: muster.v1.Accounting.Sql:input_type -> muster.v1.SqlQuery
-	70,  // 73: muster.v1.Accounting.Maintain:input_type -> muster.v1.MaintainRequest
-	71,  // 74: muster.v1.Accounting.Report:input_type -> muster.v1.ReportQuery
-	72,  // 75: muster.v1.Accounting.Reasons:input_type -> muster.v1.ReasonsQuery
-	73,  // 76: muster.v1.Accounting.JobReport:input_type -> muster.v1.JobReportQuery
-	74,  // 77: muster.v1.Accounting.PutGpuSamples:input_type -> muster.v1.PutGpuSamplesRequest
-	75,  // 78: muster.v1.Accounting.GpuHistory:input_type -> muster.v1.GpuHistoryQuery
-	76,  // 79: muster.v1.Accounting.Advise:input_type -> muster.v1.AdviceQuery
-	77,  // 80: muster.v1.Accounting.Status:input_type -> muster.v1.AccountingStatusRequest
-	78,  // 81: muster.v1.Cluster.Submit:output_type -> muster.v1.SubmitReply
-	78,  // 82: muster.v1.Cluster.SubmitStream:output_type -> muster.v1.SubmitReply
-	79,  // 83: muster.v1.Cluster.ListJobs:output_type -> muster.v1.ListJobsReply
-	79,  // 84: muster.v1.Cluster.StreamJobs:output_type -> muster.v1.ListJobsReply
-	80,  // 85: muster.v1.Cluster.WatchJob:output_type -> muster.v1.JobInfo
-	81,  // 86: muster.v1.Cluster.PutCrontab:output_type -> muster.v1.PutCrontabReply
-	82,  // 87: muster.v1.Cluster.GetCliFilter:output_type -> muster.v1.GetCliFilterReply
-	83,  // 88: muster.v1.Cluster.GetCrontab:output_type -> muster.v1.GetCrontabReply
-	84,  // 89: muster.v1.Cluster.SetTriggers:output_type -> muster.v1.SetTriggersReply
-	85,  // 90: muster.v1.Cluster.ListTriggers:output_type -> muster.v1.ListTriggersReply
-	86,  // 91: muster.v1.Cluster.ClearTriggers:output_type -> muster.v1.ClearTriggersReply
-	87,  // 92: muster.v1.Cluster.Cancel:output_type -> muster.v1.JobResults
-	87,  // 93: muster.v1.Cluster.ControlJobs:output_type -> muster.v1.JobResults
-	88,  // 94: muster.v1.Cluster.NoteJobs:output_type -> muster.v1.NoteJobsReply
-	89,  // 95: muster.v1.Cluster.Why:output_type -> muster.v1.WhyReply
-	90,  // 96: muster.v1.Cluster.Suppose:output_type -> muster.v1.SupposeReply
-	91,  // 97: muster.v1.Cluster.ListNodes:output_type -> muster.v1.ListNodesReply
-	92,  // 98: muster.v1.Cluster.UpdateNode:output_type -> muster.v1.UpdateNodeReply
-	93,  // 99: muster.v1.Cluster.ListPartitions:output_type -> muster.v1.ListPartitionsReply
-	94,  // 100: muster.v1.Cluster.GetConfig:output_type -> muster.v1.GetConfigReply
-	95,  // 101: muster.v1.Cluster.Reconfigure:output_type -> muster.v1.ReconfigureReply
-	96,  // 102: muster.v1.Cluster.ChangePolicy:output_type -> muster.v1.PolicyChangeReply
-	97,  // 103: muster.v1.Cluster.GetPolicy:output_type -> muster.v1.PolicyReply
-	98,  // 104: muster.v1.Cluster.Transactions:output_type -> muster.v1.TransactionsReply
-	99,  // 105: muster.v1.Cluster.Shares:output_type -> muster.v1.SharesReply
-	100, // 106: muster.v1.Cluster.LimitUsage:output_type -> muster.v1.LimitUsageReply
-	101, // 107: muster.v1.Cluster.Priorities:output_type -> muster.v1.PrioritiesReply
-	102, // 108: muster.v1.Cluster.Diag:output_type -> muster.v1.DiagReply
-	103, // 109: muster.v1.Cluster.Ping:output_type -> muster.v1.PingReply
-	104, // 110: muster.v1.Cluster.CreateToken:output_type -> muster.v1.CreateTokenReply
-	105, // 111: muster.v1.Cluster.ListHosts:output_type -> muster.v1.ListHostsReply
-	106, // 112: muster.v1.Cluster.RevokeHost:output_type -> muster.v1.RevokeHostReply
-	107, // 113: muster.v1.Cluster.ListOrphans:output_type -> muster.v1.ListOrphansReply
-	108, // 114: muster.v1.Cluster.KillOrphans:output_type -> muster.v1.KillOrphansReply
-	109, // 115: muster.v1.Cluster.CreateUserToken:output_type -> muster.v1.CreateUserTokenReply
-	110, // 116: muster.v1.Cluster.ListUserTokens:output_type -> muster.v1.ListUserTokensReply
-	111, // 117: muster.v1.Cluster.RevokeUserTokens:output_type -> muster.v1.RevokeUserTokensReply
-	112, // 118: muster.v1.Cluster.Shutdown:output_type -> muster.v1.ShutdownReply
-	113, // 119: muster.v1.Cluster.SetLog:output_type -> muster.v1.SetLogReply
-	114, // 120: muster.v1.Cluster.StepUsage:output_type -> muster.v1.StepUsageReply
-	115, // 121: muster.v1.Cluster.ListReservations:output_type -> muster.v1.ReservationsReply
-	116, // 122: muster.v1.Cluster.ChangeReservation:output_type -> muster.v1.ReservationChangeReply
-	117, // 123: muster.v1.Cluster.RunStep:output_type -> muster.v1.StepNews
-	118, // 124: muster.v1.Cluster.EndStep:output_type -> muster.v1.EndStepReply
-	119, // 125: muster.v1.Cluster.AttachStep:output_type -> muster.v1.StepCreated
-	120, // 126: muster.v1.Cluster.EndJob:output_type -> muster.v1.EndJobReply
-	121, // 127: muster.v1.Cluster.ChangeNodes:output_type -> muster.v1.NodeChangeReply
-	122, // 128: muster.v1.Cluster.ChangePartition:output_type -> muster.v1.PartitionChangeReply
-	123, // 129: muster.v1.Cluster.ListControllers:output_type -> muster.v1.ControllersReply
-	124, // 130: muster.v1.Cluster.ChangeControllers:output_type -> muster.v1.ChangeControllersReply
-	125, // 131: muster.v1.Cluster.HoldNode:output_type -> muster.v1.HoldNodeReply
-	126, // 132: muster.v1.Cluster.ReleaseHold:output_type -> muster.v1.ReleaseHoldReply
-	127, // 133: muster.v1.Cluster.ListHolds:output_type -> muster.v1.ListHoldsReply
-	128, // 134: muster.v1.Cluster.WatchHolds:output_type -> muster.v1.WatchHoldsReply
-	129, // 135: muster.v1.Cluster.SubmitPods:output_type -> muster.v1.SubmitPodsReply
-	130, // 136: muster.v1.Cluster.AdmitPods:output_type -> muster.v1.AdmitPodsReply
-	131, // 137: muster.v1.Cluster.PodsOver:output_type -> muster.v1.PodsOverReply
-	132, // 138: muster.v1.Cluster.Events:output_type -> muster.v1.EventsReply
-	133, // 139: muster.v1.Cluster.ReadOutput:output_type -> muster.v1.ReadOutputReply
-	134, // 140: muster.v1.Shell.Sbatch:output_type -> muster.v1.TypedAnswer
-	135, // 141: muster.v1.Agents.Enrol:output_type -> muster.v1.EnrolReply
-	135, // 142: muster.v1.Agents.Renew:output_type -> muster.v1.EnrolReply
-	136, // 143: muster.v1.Agents.Configuration:output_type -> muster.v1.ConfigurationReply
-	137, // 144: muster.v1.Agents.Connect:output_type -> muster.v1.ControllerMessage
-	138, // 145: muster.v1.Agents.Holds:output_type -> muster.v1.NodeHoldsReply
-	139, // 146: muster.v1.Ledger.Subscribe:output_type -> muster.v1.LedgerBatch
-	140, // 147: muster.v1.Ledger.Content:output_type -> muster.v1.ContentReply
-	141, // 148: muster.v1.Ledger.Confirm:output_type -> muster.v1.ConfirmReply
-	142, // 149: muster.v1.Ledger.State:output_type -> muster.v1.LedgerStateReply
-	143, // 150: muster.v1.Accounting.Jobs:output_type -> muster.v1.AcctReply
-	143, // 151: muster.v1.Accounting.JobRows:output_type -> muster.v1.AcctReply
-	144, // 152: muster.v1.Accounting.Scripts:output_type -> muster.v1.AcctScriptReply
-	145, // 153: muster.v1.Accounting.Sql:output_type -> muster.v1.SqlReply
-	146, // 154: muster.v1.Accounting.Maintain:output_type -> muster.v1.MaintainReply
-	147, // 155: muster.v1.Accounting.Report:output_type -> muster.v1.ReportReply
-	148, // 156: muster.v1.Accounting.Reasons:output_type -> muster.v1.ReasonsReply
-	149, // 157: muster.v1.Accounting.JobReport:output_type -> muster.v1.JobReportReply
-	150, // 158: muster.v1.Accounting.PutGpuSamples:output_type -> muster.v1.PutGpuSamplesReply
-	151, // 159: muster.v1.Accounting.GpuHistory:output_type -> muster.v1.GpuHistoryReply
-	152, // 160: muster.v1.Accounting.Advise:output_type -> muster.v1.AdviceReply
-	153, // 161: muster.v1.Accounting.Status:output_type -> muster.v1.AccountingStatusReply
-	81,  // [81:162] is the sub-list for method output_type
-	0,   // [0:81] is the sub-list for method input_type
+	32,  // 34: muster.v1.Cluster.AdoptOrphans:input_type -> muster.v1.AdoptOrphansRequest
+	33,  // 35: muster.v1.Cluster.CreateUserToken:input_type -> muster.v1.CreateUserTokenRequest
+	34,  // 36: muster.v1.Cluster.ListUserTokens:input_type -> muster.v1.ListUserTokensRequest
+	35,  // 37: muster.v1.Cluster.RevokeUserTokens:input_type -> muster.v1.RevokeUserTokensRequest
+	36,  // 38: muster.v1.Cluster.Shutdown:input_type -> muster.v1.ShutdownRequest
+	37,  // 39: muster.v1.Cluster.SetLog:input_type -> muster.v1.SetLogRequest
+	38,  // 40: muster.v1.Cluster.StepUsage:input_type -> muster.v1.StepUsageRequest
+	39,  // 41: muster.v1.Cluster.ListReservations:input_type -> muster.v1.ReservationsRequest
+	40,  // 42: muster.v1.Cluster.ChangeReservation:input_type -> muster.v1.ReservationChange
+	41,  // 43: muster.v1.Cluster.RunStep:input_type -> muster.v1.RunStepRequest
+	42,  // 44: muster.v1.Cluster.EndStep:input_type -> muster.v1.EndStepRequest
+	43,  // 45: muster.v1.Cluster.AttachStep:input_type -> muster.v1.AttachStepRequest
+	44,  // 46: muster.v1.Cluster.EndJob:input_type -> muster.v1.EndJobRequest
+	45,  // 47: muster.v1.Cluster.ChangeNodes:input_type -> muster.v1.NodeChange
+	46,  // 48: muster.v1.Cluster.ChangePartition:input_type -> muster.v1.PartitionChange
+	47,  // 49: muster.v1.Cluster.ListControllers:input_type -> muster.v1.ControllersRequest
+	48,  // 50: muster.v1.Cluster.ChangeControllers:input_type -> muster.v1.ChangeControllersRequest
+	49,  // 51: muster.v1.Cluster.HoldNode:input_type -> muster.v1.HoldNodeRequest
+	50,  // 52: muster.v1.Cluster.ReleaseHold:input_type -> muster.v1.ReleaseHoldRequest
+	51,  // 53: muster.v1.Cluster.ListHolds:input_type -> muster.v1.ListHoldsRequest
+	52,  // 54: muster.v1.Cluster.WatchHolds:input_type -> muster.v1.WatchHoldsRequest
+	53,  // 55: muster.v1.Cluster.SubmitPods:input_type -> muster.v1.SubmitPodsRequest
+	54,  // 56: muster.v1.Cluster.AdmitPods:input_type -> muster.v1.AdmitPodsRequest
+	55,  // 57: muster.v1.Cluster.PodsOver:input_type -> muster.v1.PodsOverRequest
+	56,  // 58: muster.v1.Cluster.Events:input_type -> muster.v1.EventsRequest
+	57,  // 59: muster.v1.Cluster.ReadOutput:input_type -> muster.v1.ReadOutputRequest
+	58,  // 60: muster.v1.Shell.Sbatch:input_type -> muster.v1.TypedCommand
+	59,  // 61: muster.v1.Agents.Enrol:input_type -> muster.v1.EnrolRequest
+	60,  // 62: muster.v1.Agents.Renew:input_type -> muster.v1.RenewRequest
+	61,  // 63: muster.v1.Agents.Configuration:input_type -> muster.v1.ConfigurationRequest
+	62,  // 64: muster.v1.Agents.Connect:input_type -> muster.v1.AgentMessage
+	63,  // 65: muster.v1.Agents.Holds:input_type -> muster.v1.NodeHoldsRequest
+	64,  // 66: muster.v1.Ledger.Subscribe:input_type -> muster.v1.SubscribeRequest
+	65,  // 67: muster.v1.Ledger.Content:input_type -> muster.v1.ContentRequest
+	66,  // 68: muster.v1.Ledger.Confirm:input_type -> muster.v1.ConfirmRequest
+	67,  // 69: muster.v1.Ledger.State:input_type -> muster.v1.LedgerStateRequest
+	68,  // 70: muster.v1.Accounting.Jobs:input_type -> muster.v1.AcctQuery
+	68,  // 71: muster.v1.Accounting.JobRows:input_type -> muster.v1.AcctQuery
+	69,  // 72: muster.v1.Accounting.Scripts:input_type -> muster.v1.AcctScriptQuery
+	70,  // 73: muster.v1.Accounting.Sql:input_type -> muster.v1.SqlQuery
+	71,  // 74: muster.v1.Accounting.Maintain:input_type -> muster.v1.MaintainRequest
+	72,  // 75: muster.v1.Accounting.Report:input_type -> muster.v1.ReportQuery
+	73,  // 76: muster.v1.Accounting.Reasons:input_type -> muster.v1.ReasonsQuery
+	74,  // 77: muster.v1.Accounting.JobReport:input_type -> muster.v1.JobReportQuery
+	75,  // 78: muster.v1.Accounting.PutGpuSamples:input_type -> muster.v1.PutGpuSamplesRequest
+	76,  // 79: muster.v1.Accounting.GpuHistory:input_type -> muster.v1.GpuHistoryQuery
+	77,  // 80: muster.v1.Accounting.Advise:input_type -> muster.v1.AdviceQuery
+	78,  // 81: muster.v1.Accounting.Status:input_type -> muster.v1.AccountingStatusRequest
+	79,  // 82: muster.v1.Cluster.Submit:output_type -> muster.v1.SubmitReply
+	79,  // 83: muster.v1.Cluster.SubmitStream:output_type -> muster.v1.SubmitReply
+	80,  // 84: muster.v1.Cluster.ListJobs:output_type -> muster.v1.ListJobsReply
+	80,  // 85: muster.v1.Cluster.StreamJobs:output_type -> muster.v1.ListJobsReply
+	81,  // 86: muster.v1.Cluster.WatchJob:output_type -> muster.v1.JobInfo
+	82,  // 87: muster.v1.Cluster.PutCrontab:output_type -> muster.v1.PutCrontabReply
+	83,  // 88: muster.v1.Cluster.GetCliFilter:output_type -> muster.v1.GetCliFilterReply
+	84,  // 89: muster.v1.Cluster.GetCrontab:output_type -> muster.v1.GetCrontabReply
+	85,  // 90: muster.v1.Cluster.SetTriggers:output_type -> muster.v1.SetTriggersReply
+	86,  // 91: muster.v1.Cluster.ListTriggers:output_type -> muster.v1.ListTriggersReply
+	87,  // 92: muster.v1.Cluster.ClearTriggers:output_type -> muster.v1.ClearTriggersReply
+	88,  // 93: muster.v1.Cluster.Cancel:output_type -> muster.v1.JobResults
+	88,  // 94: muster.v1.Cluster.ControlJobs:output_type -> muster.v1.JobResults
+	89,  // 95: muster.v1.Cluster.NoteJobs:output_type -> muster.v1.NoteJobsReply
+	90,  // 96: muster.v1.Cluster.Why:output_type -> muster.v1.WhyReply
+	91,  // 97: muster.v1.Cluster.Suppose:output_type -> muster.v1.SupposeReply
+	92,  // 98: muster.v1.Cluster.ListNodes:output_type -> muster.v1.ListNodesReply
+	93,  // 99: muster.v1.Cluster.UpdateNode:output_type -> muster.v1.UpdateNodeReply
+	94,  // 100: muster.v1.Cluster.ListPartitions:output_type -> muster.v1.ListPartitionsReply
+	95,  // 101: muster.v1.Cluster.GetConfig:output_type -> muster.v1.GetConfigReply
+	96,  // 102: muster.v1.Cluster.Reconfigure:output_type -> muster.v1.ReconfigureReply
+	97,  // 103: muster.v1.Cluster.ChangePolicy:output_type -> muster.v1.PolicyChangeReply
+	98,  // 104: muster.v1.Cluster.GetPolicy:output_type -> muster.v1.PolicyReply
+	99,  // 105: muster.v1.Cluster.Transactions:output_type -> muster.v1.TransactionsReply
+	100, // 106: muster.v1.Cluster.Shares:output_type -> muster.v1.SharesReply
+	101, // 107: muster.v1.Cluster.LimitUsage:output_type -> muster.v1.LimitUsageReply
+	102, // 108: muster.v1.Cluster.Priorities:output_type -> muster.v1.PrioritiesReply
+	103, // 109: muster.v1.Cluster.Diag:output_type -> muster.v1.DiagReply
+	104, // 110: muster.v1.Cluster.Ping:output_type -> muster.v1.PingReply
+	105, // 111: muster.v1.Cluster.CreateToken:output_type -> muster.v1.CreateTokenReply
+	106, // 112: muster.v1.Cluster.ListHosts:output_type -> muster.v1.ListHostsReply
+	107, // 113: muster.v1.Cluster.RevokeHost:output_type -> muster.v1.RevokeHostReply
+	108, // 114: muster.v1.Cluster.ListOrphans:output_type -> muster.v1.ListOrphansReply
+	109, // 115: muster.v1.Cluster.KillOrphans:output_type -> muster.v1.KillOrphansReply
+	110, // 116: muster.v1.Cluster.AdoptOrphans:output_type -> muster.v1.AdoptOrphansReply
+	111, // 117: muster.v1.Cluster.CreateUserToken:output_type -> muster.v1.CreateUserTokenReply
+	112, // 118: muster.v1.Cluster.ListUserTokens:output_type -> muster.v1.ListUserTokensReply
+	113, // 119: muster.v1.Cluster.RevokeUserTokens:output_type -> muster.v1.RevokeUserTokensReply
+	114, // 120: muster.v1.Cluster.Shutdown:output_type -> muster.v1.ShutdownReply
+	115, // 121: muster.v1.Cluster.SetLog:output_type -> muster.v1.SetLogReply
+	116, // 122: muster.v1.Cluster.StepUsage:output_type -> muster.v1.StepUsageReply
+	117, // 123: muster.v1.Cluster.ListReservations:output_type -> muster.v1.ReservationsReply
+	118, // 124: muster.v1.Cluster.ChangeReservation:output_type -> muster.v1.ReservationChangeReply
+	119, // 125: muster.v1.Cluster.RunStep:output_type -> muster.v1.StepNews
+	120, // 126: muster.v1.Cluster.EndStep:output_type -> muster.v1.EndStepReply
+	121, // 127: muster.v1.Cluster.AttachStep:output_type -> muster.v1.StepCreated
+	122, // 128: muster.v1.Cluster.EndJob:output_type -> muster.v1.EndJobReply
+	123, // 129: muster.v1.Cluster.ChangeNodes:output_type -> muster.v1.NodeChangeReply
+	124, // 130: muster.v1.Cluster.ChangePartition:output_type -> muster.v1.PartitionChangeReply
+	125, // 131: muster.v1.Cluster.ListControllers:output_type -> muster.v1.ControllersReply
+	126, // 132: muster.v1.Cluster.ChangeControllers:output_type -> muster.v1.ChangeControllersReply
+	127, // 133: muster.v1.Cluster.HoldNode:output_type -> muster.v1.HoldNodeReply
+	128, // 134: muster.v1.Cluster.ReleaseHold:output_type -> muster.v1.ReleaseHoldReply
+	129, // 135: muster.v1.Cluster.ListHolds:output_type -> muster.v1.ListHoldsReply
+	130, // 136: muster.v1.Cluster.WatchHolds:output_type -> muster.v1.WatchHoldsReply
+	131, // 137: muster.v1.Cluster.SubmitPods:output_type -> muster.v1.SubmitPodsReply
+	132, // 138: muster.v1.Cluster.AdmitPods:output_type -> muster.v1.AdmitPodsReply
+	133, // 139: muster.v1.Cluster.PodsOver:output_type -> muster.v1.PodsOverReply
+	134, // 140: muster.v1.Cluster.Events:output_type -> muster.v1.EventsReply
+	135, // 141: muster.v1.Cluster.ReadOutput:output_type -> muster.v1.ReadOutputReply
+	136, // 142: muster.v1.Shell.Sbatch:output_type -> muster.v1.TypedAnswer
+	137, // 143: muster.v1.Agents.Enrol:output_type -> muster.v1.EnrolReply
+	137, // 144: muster.v1.Agents.Renew:output_type -> muster.v1.EnrolReply
+	138, // 145: muster.v1.Agents.Configuration:output_type -> muster.v1.ConfigurationReply
+	139, // 146: muster.v1.Agents.Connect:output_type -> muster.v1.ControllerMessage
+	140, // 147: muster.v1.Agents.Holds:output_type -> muster.v1.NodeHoldsReply
+	141, // 148: muster.v1.Ledger.Subscribe:output_type -> muster.v1.LedgerBatch
+	142, // 149: muster.v1.Ledger.Content:output_type -> muster.v1.ContentReply
+	143, // 150: muster.v1.Ledger.Confirm:output_type -> muster.v1.ConfirmReply
+	144, // 151: muster.v1.Ledger.State:output_type -> muster.v1.LedgerStateReply
+	145, // 152: muster.v1.Accounting.Jobs:output_type -> muster.v1.AcctReply
+	145, // 153: muster.v1.Accounting.JobRows:output_type -> muster.v1.AcctReply
+	146, // 154: muster.v1.Accounting.Scripts:output_type -> muster.v1.AcctScriptReply
+	147, // 155: muster.v1.Accounting.Sql:output_type -> muster.v1.SqlReply
+	148, // 156: muster.v1.Accounting.Maintain:output_type -> muster.v1.MaintainReply
+	149, // 157: muster.v1.Accounting.Report:output_type -> muster.v1.ReportReply
+	150, // 158: muster.v1.Accounting.Reasons:output_type -> muster.v1.ReasonsReply
+	151, // 159: muster.v1.Accounting.JobReport:output_type -> muster.v1.JobReportReply
+	152, // 160: muster.v1.Accounting.PutGpuSamples:output_type -> muster.v1.PutGpuSamplesReply
+	153, // 161: muster.v1.Accounting.GpuHistory:output_type -> muster.v1.GpuHistoryReply
+	154, // 162: muster.v1.Accounting.Advise:output_type -> muster.v1.AdviceReply
+	155, // 163: muster.v1.Accounting.Status:output_type -> muster.v1.AccountingStatusReply
+	82,  // [82:164] is the sub-list for method output_type
+	0,   // [0:82] is the sub-list for method input_type
 	0,   // [0:0] is the sub-list for extension type_name
 	0,   // [0:0] is the sub-list for extension extendee
 	0,   // [0:0] is the sub-list for field type_name

@@ -57,6 +57,7 @@ const (
 	Cluster_RevokeHost_FullMethodName        = "/muster.v1.Cluster/RevokeHost"
 	Cluster_ListOrphans_FullMethodName       = "/muster.v1.Cluster/ListOrphans"
 	Cluster_KillOrphans_FullMethodName       = "/muster.v1.Cluster/KillOrphans"
+	Cluster_AdoptOrphans_FullMethodName      = "/muster.v1.Cluster/AdoptOrphans"
 	Cluster_CreateUserToken_FullMethodName   = "/muster.v1.Cluster/CreateUserToken"
 	Cluster_ListUserTokens_FullMethodName    = "/muster.v1.Cluster/ListUserTokens"
 	Cluster_RevokeUserTokens_FullMethodName  = "/muster.v1.Cluster/RevokeUserTokens"
@@ -138,6 +139,8 @@ type ClusterClient interface {
 	ListOrphans(ctx context.Context, in *v1.ListOrphansRequest, opts ...grpc.CallOption) (*v1.ListOrphansReply, error)
 	// KillOrphans ends such runs; nothing else does.
 	KillOrphans(ctx context.Context, in *v1.KillOrphansRequest, opts ...grpc.CallOption) (*v1.KillOrphansReply, error)
+	// AdoptOrphans makes jobs of such runs, which go on.
+	AdoptOrphans(ctx context.Context, in *v1.AdoptOrphansRequest, opts ...grpc.CallOption) (*v1.AdoptOrphansReply, error)
 	// CreateUserToken makes a token with which a program acts as a user over REST.
 	CreateUserToken(ctx context.Context, in *v1.CreateUserTokenRequest, opts ...grpc.CallOption) (*v1.CreateUserTokenReply, error)
 	// ListUserTokens shows the tokens of users that hold.
@@ -554,6 +557,16 @@ func (c *clusterClient) KillOrphans(ctx context.Context, in *v1.KillOrphansReque
 	return out, nil
 }
 
+func (c *clusterClient) AdoptOrphans(ctx context.Context, in *v1.AdoptOrphansRequest, opts ...grpc.CallOption) (*v1.AdoptOrphansReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v1.AdoptOrphansReply)
+	err := c.cc.Invoke(ctx, Cluster_AdoptOrphans_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *clusterClient) CreateUserToken(ctx context.Context, in *v1.CreateUserTokenRequest, opts ...grpc.CallOption) (*v1.CreateUserTokenReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(v1.CreateUserTokenReply)
@@ -885,6 +898,8 @@ type ClusterServer interface {
 	ListOrphans(context.Context, *v1.ListOrphansRequest) (*v1.ListOrphansReply, error)
 	// KillOrphans ends such runs; nothing else does.
 	KillOrphans(context.Context, *v1.KillOrphansRequest) (*v1.KillOrphansReply, error)
+	// AdoptOrphans makes jobs of such runs, which go on.
+	AdoptOrphans(context.Context, *v1.AdoptOrphansRequest) (*v1.AdoptOrphansReply, error)
 	// CreateUserToken makes a token with which a program acts as a user over REST.
 	CreateUserToken(context.Context, *v1.CreateUserTokenRequest) (*v1.CreateUserTokenReply, error)
 	// ListUserTokens shows the tokens of users that hold.
@@ -1041,6 +1056,9 @@ func (UnimplementedClusterServer) ListOrphans(context.Context, *v1.ListOrphansRe
 }
 func (UnimplementedClusterServer) KillOrphans(context.Context, *v1.KillOrphansRequest) (*v1.KillOrphansReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method KillOrphans not implemented")
+}
+func (UnimplementedClusterServer) AdoptOrphans(context.Context, *v1.AdoptOrphansRequest) (*v1.AdoptOrphansReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method AdoptOrphans not implemented")
 }
 func (UnimplementedClusterServer) CreateUserToken(context.Context, *v1.CreateUserTokenRequest) (*v1.CreateUserTokenReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method CreateUserToken not implemented")
@@ -1725,6 +1743,24 @@ func _Cluster_KillOrphans_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Cluster_AdoptOrphans_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(v1.AdoptOrphansRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).AdoptOrphans(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_AdoptOrphans_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).AdoptOrphans(ctx, req.(*v1.AdoptOrphansRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Cluster_CreateUserToken_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(v1.CreateUserTokenRequest)
 	if err := dec(in); err != nil {
@@ -2284,6 +2320,10 @@ var Cluster_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "KillOrphans",
 			Handler:    _Cluster_KillOrphans_Handler,
+		},
+		{
+			MethodName: "AdoptOrphans",
+			Handler:    _Cluster_AdoptOrphans_Handler,
 		},
 		{
 			MethodName: "CreateUserToken",

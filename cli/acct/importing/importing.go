@@ -68,73 +68,73 @@ type importing struct {
 // Run runs `musterd import`.
 func Run(args []string, out, errOut io.Writer) int {
 	im := importing{out: out, errOut: errOut}
-	fl := pflag.NewFlagSet("muster import", pflag.ContinueOnError)
-	fl.SetOutput(errOut)
-	dir := fl.String("dir", "", "the `folder` that muster init --dir made")
-	conffile.AddFlag(fl, &im.config, "muster.yaml `file`, which says where the store is")
-	fl.StringVar(
+	flags := pflag.NewFlagSet("muster import", pflag.ContinueOnError)
+	flags.SetOutput(errOut)
+	dir := flags.String("dir", "", "the `folder` that muster init --dir made")
+	conffile.AddFlag(flags, &im.config, "muster.yaml `file`, which says where the store is")
+	flags.StringVar(
 		&im.cluster,
 		"cluster",
 		"",
 		"the `name` of the cluster; for slurm also Slurm's name of it",
 	)
-	fl.StringVar(&im.file, "file", "", "sacct: the dump `file`; - is standard input")
-	fl.StringSliceVar(
+	flags.StringVar(&im.file, "file", "", "sacct: the dump `file`; - is standard input")
+	flags.StringSliceVar(
 		&im.columns,
 		"columns",
 		nil,
 		"sacct: the columns in order, by `names` of sacct's fields; - skips one",
 	)
-	fl.StringVar(
+	flags.StringVar(
 		&im.delimiter,
 		"delimiter",
 		"|",
 		"sacct: what stands between columns; a comma means CSV with quotes",
 	)
-	fl.IntVar(&im.skip, "skip", 0, "sacct: `lines` at the beginning that are not read")
-	fl.StringVar(
+	flags.IntVar(&im.skip, "skip", 0, "sacct: `lines` at the beginning that are not read")
+	flags.StringVar(
 		&im.zone,
 		"zone",
 		"UTC",
 		"sacct: the time `zone` of the dump's times, by its IANA name",
 	)
-	fl.StringVar(
+	flags.StringVar(
 		&im.rejects,
 		"rejects",
 		"",
 		"a `file` for all lines that were not taken; without it the first 20 are printed",
 	)
-	fl.StringVar(
+	flags.StringVar(
 		&im.bin,
 		"bin",
 		"",
 		"slurm: the `folder` of sacct; without it where the shell finds it",
 	)
-	fl.StringVar(
+	flags.StringVar(
 		&im.rest,
 		"slurmrestd",
 		"",
 		"slurm: ask slurmrestd at this `address`: http://host:6820, https://..., unix:/path/of/socket",
 	)
-	fl.StringVar(
+	flags.StringVar(
 		&im.restUser,
 		"slurmrestd-user",
 		"",
 		"slurm: the `user` of the token in SLURM_JWT, where the token does not say it",
 	)
-	fl.StringVar(
+	flags.StringVar(
 		&im.since,
 		"since",
 		"",
 		"slurm: the first `day` (2026-01-31) that is read; without it one year ago, or where the last import ended",
 	)
-	fl.DurationVar(&im.every, "every", 0, "slurm: read again and again, with this pause")
-	help := fl.BoolP("help", "h", false, "print this help and exit")
-	fl.Usage = func() {
+	flags.DurationVar(&im.every, "every", 0, "slurm: read again and again, with this pause")
+	help := flags.BoolP("help", "h", false, "print this help and exit")
+	flags.Usage = func() {
 		fmt.Fprintf(errOut, importUsage, strings.Join(importer.Columns(), ","))
-		fmt.Fprint(errOut, fl.FlagUsages())
+		fmt.Fprint(errOut, flags.FlagUsages())
 	}
-	if err := fl.Parse(args); err != nil {
+	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, pflag.ErrHelp) {
 			return 0
 		}
@@ -143,14 +143,14 @@ func Run(args []string, out, errOut io.Writer) int {
 	}
 	if *help {
 		fmt.Fprintf(out, importUsage, strings.Join(importer.Columns(), ","))
-		fmt.Fprint(out, fl.FlagUsages())
+		fmt.Fprint(out, flags.FlagUsages())
 		return 0
 	}
 	if *dir != "" {
 		im.config = *dir + "/muster.yaml"
 	}
-	verb := fl.Arg(0)
-	if text := im.usageError(verb, fl); text != "" {
+	verb := flags.Arg(0)
+	if text := im.usageError(verb, flags); text != "" {
 		fmt.Fprintf(errOut, "muster import: %s (see muster import --help)\n", text)
 		return 2
 	}
@@ -164,8 +164,8 @@ func Run(args []string, out, errOut io.Writer) int {
 }
 
 // usageError finds what is missing, and options of the other verb.
-func (im *importing) usageError(verb string, fl *pflag.FlagSet) string {
-	if verb != "sacct" && verb != "slurm" || fl.NArg() != 1 {
+func (im *importing) usageError(verb string, flags *pflag.FlagSet) string {
+	if verb != "sacct" && verb != "slurm" || flags.NArg() != 1 {
 		return "name sacct or slurm"
 	}
 	if im.cluster == "" ||
@@ -188,9 +188,9 @@ func (im *importing) usageError(verb string, fl *pflag.FlagSet) string {
 		"every":           "slurm",
 	}
 	bad := ""
-	fl.Visit(func(f *pflag.Flag) {
-		if v := only[f.Name]; v != "" && v != verb {
-			bad = "--" + f.Name + " is for import " + v
+	flags.Visit(func(f *pflag.Flag) {
+		if value := only[f.Name]; value != "" && value != verb {
+			bad = "--" + f.Name + " is for import " + value
 		}
 	})
 	if bad == "" && im.rest != "" && !isRESTAddress(im.rest) {
@@ -239,12 +239,12 @@ func (im *importing) run(ctx context.Context, verb string) error {
 		return err
 	}
 	if im.rejects != "" {
-		f, err := os.OpenFile(im.rejects, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+		file, err := os.OpenFile(im.rejects, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 		if err != nil {
 			return fmt.Errorf("--rejects: %w", err)
 		}
-		defer f.Close()
-		im.rejected = f
+		defer file.Close()
+		im.rejected = file
 	}
 	ledger := tally.ImportedLedger(im.cluster)
 	writer, err := im.takeLease(ctx, store, ledger)
@@ -307,29 +307,31 @@ func (im *importing) noteRejected(reject importer.Reject) {
 }
 
 func (im *importing) sacct(ctx context.Context, config importer.Config) error {
-	loc, err := time.LoadLocation(im.zone)
+	zone, err := time.LoadLocation(im.zone)
 	if err != nil {
 		return fmt.Errorf("--zone=%s: give an IANA name like Europe/Berlin", im.zone)
 	}
 	config.Columns = im.columns
 	config.Delimiter = im.delimiter
 	config.Skip = im.skip
-	config.Zone = loc
+	config.Zone = zone
 	in := io.Reader(os.Stdin)
 	if im.file != "-" {
-		f, err := os.Open(im.file)
+		file, err := os.Open(im.file)
 		if err != nil {
 			return fmt.Errorf("--file: %w", err)
 		}
-		defer f.Close()
-		in = f
+		defer file.Close()
+		in = file
 	}
 	began := time.Now()
-	res, err := importer.Import(ctx, config, in)
+	result, err := importer.Import(ctx, config, in)
 	if err != nil {
 		return err
 	}
-	return errors.Join(im.printResult(res, time.Since(began)), importer.RollUp(ctx, config.Writer))
+	return errors.Join(
+		im.printResult(result, time.Since(began)), importer.RollUp(ctx, config.Writer),
+	)
 }
 
 // printResult prints what an import did, and whether it adds up.
@@ -353,15 +355,15 @@ func (im *importing) printResult(result *importer.Result, took time.Duration) er
 		result.Open,
 		result.Known,
 	)
-	line := func(name string, t importer.Totals) {
+	line := func(name string, totals importer.Totals) {
 		fmt.Fprintf(
 			im.out,
 			"  %-6s %12d runs %16.4f CPU-hours %14.4f GPU-hours %14.4f hours waited\n",
 			name,
-			t.Runs,
-			importer.Hours(t.CPU),
-			importer.Hours(t.GPU),
-			importer.Hours(t.WaitedFor),
+			totals.Runs,
+			importer.Hours(totals.CPU),
+			importer.Hours(totals.GPU),
+			importer.Hours(totals.WaitedFor),
 		)
 	}
 	line("before", result.Before)
@@ -378,15 +380,15 @@ func (im *importing) printResult(result *importer.Result, took time.Duration) er
 
 // openSource is how the Slurm is asked.
 func (im *importing) openSource() importer.Slurm {
-	out := importer.Slurm{Bin: im.bin, Cluster: im.cluster}
+	slurm := importer.Slurm{Bin: im.bin, Cluster: im.cluster}
 	if im.rest != "" {
-		out.REST = &importer.REST{
+		slurm.REST = &importer.REST{
 			Address: im.rest,
 			User:    im.restUser,
 			Token:   os.Getenv("SLURM_JWT"),
 		}
 	}
-	return out
+	return slurm
 }
 
 // readSlurm reads a live Slurm, once or again and again.
@@ -603,15 +605,15 @@ func (im *importing) compareWithSreport(
 		fmt.Fprintf(im.out, "sreport says nothing: %v\n", err)
 		return nil
 	}
-	pos, err := store.Position(ctx, ledger)
+	position, err := store.Position(ctx, ledger)
 	if err != nil {
 		return err
 	}
 	scope := query.Scope{
 		Database: store.Database(),
 		Ledger:   ledger,
-		Seq:      pos.Seq,
-		Gen:      pos.Gen,
+		Seq:      position.Seq,
+		Gen:      position.Gen,
 		Now:      spec.Instant(to.UnixNano()),
 	}
 	ours, err := im.storedCPUTime(ctx, store, scope, first, hour)

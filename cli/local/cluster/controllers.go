@@ -82,8 +82,10 @@ func (o *setup) witnessLine() string { return o.third.name + "(" + o.third.addre
 
 // writeOthers makes a folder for each further controller, to be moved to its host:
 // configuration, certificate and the cluster's authority.
-func (o *setup) writeOthers(out io.Writer, cfg *conffile.Config, base string, slurm []byte) error {
-	authority := pki.Dir(cfg.TLS.Dir)
+func (o *setup) writeOthers(
+	out io.Writer, config *conffile.Config, base string, slurm []byte,
+) error {
+	authority := pki.Dir(config.TLS.Dir)
 	ca, err := authority.CA()
 	if err != nil {
 		return err
@@ -147,22 +149,22 @@ func copyAuthority(from, to pki.Dir) error {
 // yamlOf is the muster.yaml of a further controller. Its paths start from its
 // folder, which can lie anywhere.
 func (o *setup) yamlOf(m member) string {
-	var b strings.Builder
+	var text strings.Builder
 	fmt.Fprintf(
-		&b,
+		&text,
 		"# Written by muster init for controller %s. Paths start from the folder of this file.\n",
 		m.name,
 	)
-	b.WriteString("state_dir: state\nrun_dir: run\nslurm_conf: slurm.conf\ntls:\n  dir: tls\n")
-	fmt.Fprintf(&b, "controller:\n  name: %s\n", m.name)
+	text.WriteString("state_dir: state\nrun_dir: run\nslurm_conf: slurm.conf\ntls:\n  dir: tls\n")
+	fmt.Fprintf(&text, "controller:\n  name: %s\n", m.name)
 	if o.third != nil {
-		fmt.Fprintf(&b, "  witness: %s\n", o.witnessLine())
+		fmt.Fprintf(&text, "  witness: %s\n", o.witnessLine())
 	}
 	if o.basePort == defaultPort {
-		return b.String()
+		return text.String()
 	}
 	at := func(n int) string { return net.JoinHostPort(m.address, strconv.Itoa(o.basePort+n)) }
-	fmt.Fprintf(&b, "listen:\n  grpc: %s\n  rest: %s\n  metrics: %s\n", at(0), at(3), at(4))
-	fmt.Fprintf(&b, "  agent_grpc: %s\n  agent_metrics: %s\n", at(1), at(10))
-	return b.String()
+	fmt.Fprintf(&text, "listen:\n  grpc: %s\n  rest: %s\n  metrics: %s\n", at(0), at(3), at(4))
+	fmt.Fprintf(&text, "  agent_grpc: %s\n  agent_metrics: %s\n", at(1), at(10))
+	return text.String()
 }

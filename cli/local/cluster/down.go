@@ -143,9 +143,9 @@ func (l *local) endShepherdsOf(ctx context.Context, node string, runs endOfRuns)
 	for _, r := range releases {
 		drained[r.Name()] = l.drainShepherd(ctx, node, runtime.Socket(dir, r.Name()), runs)
 	}
-	for _, p := range runtime.Shepherds(dir) {
-		if drained[p.Release] != drainStays {
-			l.endSilent(ctx, node, p, runs)
+	for _, process := range runtime.Shepherds(dir) {
+		if drained[process.Release] != drainStays {
+			l.endSilent(ctx, node, process, runs)
 		}
 	}
 	if runs != killRuns {
@@ -165,11 +165,11 @@ func (l *local) endShepherdsOf(ctx context.Context, node string, runs endOfRuns)
 // killOrphans kills the runs of a release whose shepherd is dead or had to be ended without an
 // answer: a shepherd that is started for that finds them by its journal.
 func (l *local) killOrphans(ctx context.Context, node, dir, release string) error {
-	cfg := l.shepherd
-	cfg.Dir = dir
-	cfg.Node = node
-	cfg.Release = release
-	client, err := runtime.Start(ctx, cfg)
+	config := l.shepherd
+	config.Dir = dir
+	config.Node = node
+	config.Release = release
+	client, err := runtime.Start(ctx, config)
 	if err != nil {
 		return err
 	}
@@ -265,8 +265,8 @@ func (l *local) endRuns(
 	if runs == killRuns {
 		l.reportKilled(node, live)
 	}
-	for _, k := range live {
-		if err := client.Kill(ctx, k, plan.ScopeRun); err != nil &&
+	for _, key := range live {
+		if err := client.Kill(ctx, key, plan.ScopeRun); err != nil &&
 			!errors.Is(err, runtime.ErrNotFound) {
 			return nil, nil, err
 		}
@@ -295,8 +295,8 @@ func (l *local) endRuns(
 // reportKilled says which jobs are killed without their controller.
 func (l *local) reportKilled(node string, live []plan.RunKey) {
 	var jobs []string
-	for _, k := range live {
-		if job := strconv.FormatUint(k.Job, 10); !slices.Contains(jobs, job) {
+	for _, key := range live {
+		if job := strconv.FormatUint(key.Job, 10); !slices.Contains(jobs, job) {
 			jobs = append(jobs, job)
 		}
 	}
@@ -321,8 +321,8 @@ func (l *local) endSilent(ctx context.Context, node string, process runtime.Proc
 			process,
 		)
 	}
-	ends := func(sig syscall.Signal) bool {
-		if sig != 0 && syscall.Kill(process.PID, sig) != nil {
+	ends := func(signal syscall.Signal) bool {
+		if signal != 0 && syscall.Kill(process.PID, signal) != nil {
 			return gone()
 		}
 		for began := time.Now(); ; {
@@ -361,17 +361,21 @@ func (l *local) endSilent(ctx context.Context, node string, process runtime.Proc
 // endJobs cancels everything and waits until no job of this cluster's agents holds a node.
 // Pods end when Kubernetes has ended them, so it does not wait for jobs of pods.
 func (l *local) endJobs(ctx context.Context) error {
-	res := &apiv1.JobResults{}
-	if err := l.callSocket(ctx, "Cluster/Cancel", &apiv1.CancelRequest{Filter: &apiv1.JobFilter{}}, res); err != nil {
+	result := &apiv1.JobResults{}
+	if err := l.callSocket(
+		ctx, "Cluster/Cancel", &apiv1.CancelRequest{Filter: &apiv1.JobFilter{}}, result,
+	); err != nil {
 		return err
 	}
 	for {
-		rep := &apiv1.ListJobsReply{}
-		if err := l.callSocket(ctx, "Cluster/ListJobs", &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{}}, rep); err != nil {
+		reply := &apiv1.ListJobsReply{}
+		if err := l.callSocket(
+			ctx, "Cluster/ListJobs", &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{}}, reply,
+		); err != nil {
 			return err
 		}
 		left, ofPods := 0, 0
-		for _, job := range rep.GetJobs() {
+		for _, job := range reply.GetJobs() {
 			if job.GetSpec().GetPods() != nil {
 				ofPods++
 			} else {

@@ -108,77 +108,77 @@ func (o *setup) check() error {
 // Init runs `musterd init`.
 func Init(args []string, out, errOut io.Writer) int {
 	var o setup
-	fl := pflag.NewFlagSet("muster init", pflag.ContinueOnError)
-	fl.SetOutput(errOut)
-	fl.StringVar(
+	flags := pflag.NewFlagSet("muster init", pflag.ContinueOnError)
+	flags.SetOutput(errOut)
+	flags.StringVar(
 		&o.dir,
 		"dir",
 		"",
 		"put configuration, state and sockets into one `folder` (default: the system's folders)",
 	)
-	fl.StringVar(&o.cluster, "cluster", "muster", "ClusterName")
-	fl.IntVar(
+	flags.StringVar(&o.cluster, "cluster", "muster", "ClusterName")
+	flags.IntVar(
 		&o.nodes,
 		"nodes",
 		0,
 		"declare `N` nodes, all on this machine (default: this machine as it is)",
 	)
-	fl.Int64Var(&o.cpus, "cpus", 8, "CPUs of each declared node")
-	fl.Int64Var(&o.mem, "mem", 16000, "memory of each declared node in `MiB`")
-	fl.Int64Var(
+	flags.Int64Var(&o.cpus, "cpus", 8, "CPUs of each declared node")
+	flags.Int64Var(&o.mem, "mem", 16000, "memory of each declared node in `MiB`")
+	flags.Int64Var(
 		&o.gpus,
 		"gpus",
 		0,
 		"GPUs of each declared node, simulated where there is no real one",
 	)
-	fl.StringVar(&o.gpuType, "gpu-type", "", "GPU `type` of each declared node")
-	fl.StringVar(
+	flags.StringVar(&o.gpuType, "gpu-type", "", "GPU `type` of each declared node")
+	flags.StringVar(
 		&o.share,
 		"share",
 		"",
 		"what each GPU can be held in parts of: shard:8, mps:100 or vram:80G (`name:count`)",
 	)
-	fl.IntVar(
+	flags.IntVar(
 		&o.basePort,
 		"port",
 		defaultPort,
 		"first `port`: API, then REST at +3 and, with --dir, the console at +6; metrics stay on 8080 unless this is changed",
 	)
-	fl.StringSliceVar(
+	flags.StringSliceVar(
 		&o.hosts,
 		"host",
 		nil,
 		"further `names` and addresses of this controller, for its certificate",
 	)
-	fl.StringSliceVar(
+	flags.StringSliceVar(
 		&o.controllers,
 		"controllers",
 		nil,
 		"several controllers, `name=address` with commas between them; the first is this host",
 	)
-	fl.StringVar(
+	flags.StringVar(
 		&o.witness,
 		"witness",
 		"",
 		"the third vote of two controllers, as `name=address`: it keeps no state",
 	)
-	fl.StringArrayVar(
+	flags.StringArrayVar(
 		&o.extra,
 		"conf",
 		nil,
 		"`line` to add to slurm.conf, for example --conf 'MinJobAge=60' (repeatable)",
 	)
-	help := fl.BoolP("help", "h", false, "print this help and exit")
-	fl.Usage = func() { fmt.Fprint(errOut, initUsage, fl.FlagUsages()) }
-	if err := fl.Parse(args); err != nil {
+	help := flags.BoolP("help", "h", false, "print this help and exit")
+	flags.Usage = func() { fmt.Fprint(errOut, initUsage, flags.FlagUsages()) }
+	if err := flags.Parse(args); err != nil {
 		fmt.Fprintf(errOut, "muster init: %v\n", err)
 		return 2
 	}
 	if *help {
-		fmt.Fprint(out, initUsage, fl.FlagUsages())
+		fmt.Fprint(out, initUsage, flags.FlagUsages())
 		return 0
 	}
-	fl.Visit(func(f *pflag.Flag) { o.given = append(o.given, f.Name) })
+	flags.Visit(func(f *pflag.Flag) { o.given = append(o.given, f.Name) })
 	if err := o.run(out); err != nil {
 		fmt.Fprintf(errOut, "muster init: %v\n", err)
 		return 1
@@ -190,11 +190,11 @@ func (o *setup) run(out io.Writer) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	cfg, path, err := o.config()
+	config, path, err := o.config()
 	if err != nil {
 		return err
 	}
-	for _, dir := range [...]string{filepath.Dir(path), cfg.StateDir, cfg.RunDir} {
+	for _, dir := range [...]string{filepath.Dir(path), config.StateDir, config.RunDir} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return err
 		}
@@ -220,7 +220,7 @@ func (o *setup) run(out io.Writer) error {
 	for _, f := range [...]struct {
 		path string
 		data []byte
-	}{{path, cfg.YAML()}, {cfg.SlurmConf, slurm}} {
+	}{{path, config.YAML()}, {config.SlurmConf, slurm}} {
 		fresh, err := WriteNew(f.path, f.data)
 		if err != nil {
 			return err
@@ -231,35 +231,35 @@ func (o *setup) run(out io.Writer) error {
 			differs = true
 		}
 	}
-	cluster, _, err := conffile.ReadCluster(cfg)
+	cluster, _, err := conffile.ReadCluster(config)
 	if err != nil {
 		for _, path := range made { // so that it can be tried again
 			err = errors.Join(err, os.Remove(path))
 		}
 		return err
 	}
-	for _, path := range [...]string{path, cfg.SlurmConf} {
+	for _, path := range [...]string{path, config.SlurmConf} {
 		if slices.Contains(made, path) {
 			fmt.Fprintf(out, "wrote %s\n", path)
 		} else {
 			fmt.Fprintf(out, "kept  %s\n", path)
 		}
 	}
-	_, err = pki.Dir(cfg.TLS.Dir).Init(cluster.ClusterName, holder, time.Now())
+	_, err = pki.Dir(config.TLS.Dir).Init(cluster.ClusterName, holder, time.Now())
 	switch {
 	case errors.Is(err, pki.ErrExists):
-		fmt.Fprintf(out, "kept  %s (certificate authority)\n", cfg.TLS.Dir)
+		fmt.Fprintf(out, "kept  %s (certificate authority)\n", config.TLS.Dir)
 	case err != nil:
 		return err
 	default:
 		fmt.Fprintf(
 			out,
 			"wrote %s (certificate authority and this controller's certificate)\n",
-			cfg.TLS.Dir,
+			config.TLS.Dir,
 		)
 	}
 	if len(o.group) > 1 {
-		if err := o.writeOthers(out, cfg, filepath.Dir(path), slurm); err != nil {
+		if err := o.writeOthers(out, config, filepath.Dir(path), slurm); err != nil {
 			return err
 		}
 	}
@@ -279,7 +279,7 @@ func (o *setup) dirFlag() string {
 
 // config is the muster.yaml to write and its path.
 func (o *setup) config() (*conffile.Config, string, error) {
-	cfg := conffile.Defaults()
+	config := conffile.Defaults()
 	path := "/etc/muster/muster.yaml"
 	if o.dir != "" {
 		dir, err := filepath.Abs(o.dir)
@@ -287,9 +287,9 @@ func (o *setup) config() (*conffile.Config, string, error) {
 			return nil, "", err
 		}
 		path = filepath.Join(dir, "muster.yaml")
-		cfg.StateDir, cfg.RunDir = filepath.Join(dir, "state"), filepath.Join(dir, "run")
-		cfg.SlurmConf = filepath.Join(dir, "slurm.conf")
-		cfg.Listen.Web = conffile.Addr(fmt.Sprintf("127.0.0.1:%d", o.basePort+6))
+		config.StateDir, config.RunDir = filepath.Join(dir, "state"), filepath.Join(dir, "run")
+		config.SlurmConf = filepath.Join(dir, "slurm.conf")
+		config.Listen.Web = conffile.Addr(fmt.Sprintf("127.0.0.1:%d", o.basePort+6))
 	}
 	if o.basePort != defaultPort {
 		host := "127.0.0.1"
@@ -297,68 +297,70 @@ func (o *setup) config() (*conffile.Config, string, error) {
 			host = o.group[0].address
 		}
 		at := func(n int) conffile.Addr { return conffile.Addr(net.JoinHostPort(host, strconv.Itoa(o.basePort+n))) }
-		cfg.Listen.GRPC = at(0)
-		cfg.Listen.REST = at(3)
-		cfg.Listen.Metrics = at(4)
-		cfg.Listen.AgentMetrics = at(10)
-		cfg.Listen.AgentGRPC = at(1)
-		cfg.Listen.AccountingAPI = at(2)
-		cfg.Listen.AccountingMetrics = at(5)
+		config.Listen.GRPC = at(0)
+		config.Listen.REST = at(3)
+		config.Listen.Metrics = at(4)
+		config.Listen.AgentMetrics = at(10)
+		config.Listen.AgentGRPC = at(1)
+		config.Listen.AccountingAPI = at(2)
+		config.Listen.AccountingMetrics = at(5)
 	}
 	if len(o.group) > 0 {
-		cfg.Controller.Name = o.group[0].name
+		config.Controller.Name = o.group[0].name
 		if o.third != nil {
-			cfg.Controller.Witness = o.witnessLine()
+			config.Controller.Witness = o.witnessLine()
 		}
 	}
-	cfg.Fill()
-	return cfg, path, cfg.Validate()
+	config.Fill()
+	return config, path, config.Validate()
 }
 
 // slurmConf describes the nodes asked for, or this machine.
 func (o *setup) slurmConf(hostname string) ([]byte, error) {
-	var b bytes.Buffer
+	var buffer bytes.Buffer
 	fmt.Fprintf(
-		&b,
+		&buffer,
 		"# Written by muster init. Every key of Slurm's own documentation has its meaning here.\n",
 	)
-	fmt.Fprintf(&b, "ClusterName=%s\n", o.cluster)
+	fmt.Fprintf(&buffer, "ClusterName=%s\n", o.cluster)
 	for _, c := range o.group {
-		fmt.Fprintf(&b, "SlurmctldHost=%s(%s)\n", c.name, c.address)
+		fmt.Fprintf(&buffer, "SlurmctldHost=%s(%s)\n", c.name, c.address)
 	}
 	if len(o.group) == 0 {
-		fmt.Fprintf(&b, "SlurmctldHost=%s\n", hostname)
+		fmt.Fprintf(&buffer, "SlurmctldHost=%s\n", hostname)
 	} else if o.basePort != defaultPort {
-		fmt.Fprintf(&b, "SlurmctldPort=%d\n", o.basePort)
+		fmt.Fprintf(&buffer, "SlurmctldPort=%d\n", o.basePort)
 	}
 	fmt.Fprintf(
-		&b,
+		&buffer,
 		"SelectType=select/cons_tres\nSelectTypeParameters=CR_Core_Memory\nSchedulerType=sched/backfill\n",
 	)
 	fmt.Fprintf(
-		&b,
+		&buffer,
 		"SchedulerParameters=bf_firm=1,bf_promise=prediction # the first waiting job has a firm reservation; the others are fitted around it by predicted run time, shortest first\n",
 	)
 	fmt.Fprintf(
-		&b,
+		&buffer,
 		"PriorityType=priority/multifactor\nPriorityWeightAge=1000\nPriorityWeightPartition=1000\nPriorityWeightQOS=2000\n",
 	)
-	fmt.Fprintf(&b, "ReturnToService=2\nSlurmdTimeout=300\nKillWait=30\nMinJobAge=300\n")
+	fmt.Fprintf(&buffer, "ReturnToService=2\nSlurmdTimeout=300\nKillWait=30\nMinJobAge=300\n")
 	line := ""
 	if o.nodes == 0 {
-		inv, err := host.Read(host.This("/tmp"))
+		inventory, err := host.Read(host.This("/tmp"))
 		if err != nil {
 			return nil, fmt.Errorf("this machine's inventory: %w", err)
 		}
 		line = fmt.Sprintf(
 			"NodeName=%s CPUs=%d RealMemory=%d",
 			strings.Split(hostname, ".")[0],
-			inv.CPUs,
-			inv.RealMemoryMiB*95/100,
+			inventory.CPUs,
+			inventory.RealMemoryMiB*95/100,
 		)
 	} else {
 		line = fmt.Sprintf("NodeName=node[1-%d] NodeHostname=%s CPUs=%d RealMemory=%d", o.nodes, hostname, o.cpus, o.mem)
-		fmt.Fprintf(&b, "SlurmdParameters=config_overrides # the declared nodes share this machine\n")
+		fmt.Fprintf(
+			&buffer, "SlurmdParameters=config_overrides # the declared nodes share this machine\n",
+		)
 		if o.nodes == 1 {
 			line = strings.Replace(line, "node[1-1]", "node1", 1)
 		}
@@ -372,23 +374,23 @@ func (o *setup) slurmConf(hostname string) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		fmt.Fprintf(&b, "GresTypes=gpu%s\nAccountingStorageTRES=gres/gpu%s\n", types, tres)
+		fmt.Fprintf(&buffer, "GresTypes=gpu%s\nAccountingStorageTRES=gres/gpu%s\n", types, tres)
 		line += fmt.Sprintf(" Gres=gpu:%s%d%s", typ, o.gpus, shares)
 	}
 	for _, e := range o.extra {
-		fmt.Fprintln(&b, e)
+		fmt.Fprintln(&buffer, e)
 	}
-	fmt.Fprintf(&b, "%s State=UNKNOWN\n", line)
+	fmt.Fprintf(&buffer, "%s State=UNKNOWN\n", line)
 	part := "main"
 	if o.gpus > 0 {
 		part = "gpu"
 	}
 	fmt.Fprintf(
-		&b,
+		&buffer,
 		"PartitionName=%s Nodes=ALL Default=YES MaxTime=7-00:00:00 DefaultTime=01:00:00 DefMemPerCPU=500 State=UP\n",
 		part,
 	)
-	return b.Bytes(), nil
+	return buffer.Bytes(), nil
 }
 
 // shares is what --share adds to GresTypes, AccountingStorageTRES and Gres.
@@ -409,16 +411,16 @@ func (o *setup) shares() (types, tres, gres string, err error) {
 
 // WriteNew writes a file that does not exist; false when it does.
 func WriteNew(path string, data []byte) (bool, error) {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if errors.Is(err, fs.ErrExist) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	if _, err := f.Write(data); err != nil {
-		f.Close()
+	if _, err := file.Write(data); err != nil {
+		file.Close()
 		return false, err
 	}
-	return true, f.Close()
+	return true, file.Close()
 }

@@ -69,30 +69,35 @@ type local struct {
 // UpOrDown runs `musterd up` and `musterd down`.
 func UpOrDown(verb string, args []string, out, errOut io.Writer) int {
 	l := local{out: out, again: map[string]func() error{}, begun: map[string]spec.Instant{}}
-	fl := pflag.NewFlagSet("muster "+verb, pflag.ContinueOnError)
-	fl.SetOutput(errOut)
-	dir := fl.String("dir", "", "the `folder` that muster init --dir made")
-	conffile.AddFlag(fl, &l.config, "muster.yaml `file`")
-	fl.DurationVar(&l.wait, "wait", 60*time.Second, "how long to wait for the daemons")
+	flags := pflag.NewFlagSet("muster "+verb, pflag.ContinueOnError)
+	flags.SetOutput(errOut)
+	dir := flags.String("dir", "", "the `folder` that muster init --dir made")
+	conffile.AddFlag(flags, &l.config, "muster.yaml `file`")
+	flags.DurationVar(&l.wait, "wait", 60*time.Second, "how long to wait for the daemons")
 	if verb == "up" {
-		fl.BoolVar(&l.apart, "apart", false, "run controller and accounting in a process each")
+		flags.BoolVar(&l.apart, "apart", false, "run controller and accounting in a process each")
 	} else {
-		fl.BoolVar(&l.jobs, "jobs", false, "cancel all jobs and wait for their end first; without a controller, kill those that run here")
+		flags.BoolVar(
+			&l.jobs,
+			"jobs",
+			false,
+			"cancel all jobs and wait for their end first; without a controller, kill those that run here",
+		)
 	}
-	nodes := fl.String("nodes", "", "only the agents of these nodes, a host `list`")
-	help := fl.BoolP("help", "h", false, "print this help and exit")
-	if err := fl.Parse(args); err != nil {
+	nodes := flags.String("nodes", "", "only the agents of these nodes, a host `list`")
+	help := flags.BoolP("help", "h", false, "print this help and exit")
+	if err := flags.Parse(args); err != nil {
 		fmt.Fprintf(errOut, "muster %s: %v\n", verb, err)
 		return 2
 	}
 	if *help {
-		fmt.Fprint(out, upUsage, fl.FlagUsages())
+		fmt.Fprint(out, upUsage, flags.FlagUsages())
 		return 0
 	}
 	if *dir != "" {
 		l.config = filepath.Join(*dir, "muster.yaml")
 	}
-	if fl.Changed("nodes") {
+	if flags.Changed("nodes") {
 		if err := l.pick(*nodes); err != nil {
 			fmt.Fprintf(errOut, "muster %s: --nodes: %v\n", verb, err)
 			return 2
@@ -449,12 +454,17 @@ func (l *local) launchAgent(ctx context.Context, bin, node string, i int) error 
 	_, err = os.Stat(filepath.Join(dir, "tls", "host.pem"))
 	if errors.Is(err, fs.ErrNotExist) &&
 		!l.cfg.Listen.GRPC.Off() { // over the socket it needs no certificate
-		rep := &apiv1.CreateTokenReply{}
-		if err := l.callSocket(ctx, "Cluster/CreateToken", &apiv1.CreateTokenRequest{Node: node, Lifetime: int64(10 * spec.Minute)}, rep); err != nil {
+		reply := &apiv1.CreateTokenReply{}
+		if err := l.callSocket(
+			ctx,
+			"Cluster/CreateToken",
+			&apiv1.CreateTokenRequest{Node: node, Lifetime: int64(10 * spec.Minute)},
+			reply,
+		); err != nil {
 			return fmt.Errorf("enrolment token: %w", err)
 		}
 		token := filepath.Join(dir, "token")
-		if err := durable.WriteFile(token, []byte(rep.GetToken()+"\n"), 0o600); err != nil {
+		if err := durable.WriteFile(token, []byte(reply.GetToken()+"\n"), 0o600); err != nil {
 			return err
 		}
 		args = append(args, "--token-file", token)
@@ -466,11 +476,13 @@ func (l *local) launchAgent(ctx context.Context, bin, node string, i int) error 
 // controller may not have noticed yet that the agent before it died: where this
 // command started the agent, only a registration since then counts.
 func (l *local) registered(ctx context.Context, node string) error {
-	rep := &apiv1.ListNodesReply{}
-	if err := l.callSocket(ctx, "Cluster/ListNodes", &apiv1.ListNodesRequest{Nodes: []string{node}}, rep); err != nil {
+	reply := &apiv1.ListNodesReply{}
+	if err := l.callSocket(
+		ctx, "Cluster/ListNodes", &apiv1.ListNodesRequest{Nodes: []string{node}}, reply,
+	); err != nil {
 		return err
 	}
-	nodes := rep.GetNodes()
+	nodes := reply.GetNodes()
 	if len(nodes) != 1 || !nodes[0].GetRegistered() || nodes[0].GetLost() {
 		return errors.New("the node has not registered yet")
 	}
@@ -481,17 +493,17 @@ func (l *local) registered(ctx context.Context, node string) error {
 }
 
 // callSocket makes one call on the local socket.
-func (l *local) callSocket(ctx context.Context, method string, req, resp message) error {
-	return callAt(ctx, l.cfg.Socket, method, req, resp)
+func (l *local) callSocket(ctx context.Context, method string, request, resp message) error {
+	return callAt(ctx, l.cfg.Socket, method, request, resp)
 }
 
-func callAt(ctx context.Context, socket, method string, req, resp message) error {
+func callAt(ctx context.Context, socket, method string, request, resp message) error {
 	c, err := client.Dial(ctx, client.Unix(socket))
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	return c.Call(ctx, "/muster.v1."+method, req, resp)
+	return c.Call(ctx, "/muster.v1."+method, request, resp)
 }
 
 // until tries again until it works, the daemon has died, or time is up.

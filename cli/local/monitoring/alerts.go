@@ -43,30 +43,30 @@ type alertsOptions struct {
 // Alerts runs `musterd alerts`.
 func Alerts(args []string, out, errOut io.Writer) int {
 	var options alertsOptions
-	fs := pflag.NewFlagSet("muster alerts", pflag.ContinueOnError)
-	fs.SetOutput(errOut)
-	fs.StringVar(&options.config, "config", "/etc/muster/alerts.yaml", "settings `file`")
-	fs.StringVar(&options.out, "out", "", "`file` (init) or folder (generate) to write")
-	fs.StringVar(
+	flags := pflag.NewFlagSet("muster alerts", pflag.ContinueOnError)
+	flags.SetOutput(errOut)
+	flags.StringVar(&options.config, "config", "/etc/muster/alerts.yaml", "settings `file`")
+	flags.StringVar(&options.out, "out", "", "`file` (init) or folder (generate) to write")
+	flags.StringVar(
 		&options.receiver,
 		"receiver",
 		"",
 		"who gets the test: `slack`, pagerduty, email or webhook",
 	)
-	fs.BoolVar(
+	flags.BoolVar(
 		&options.direct,
 		"direct",
 		false,
 		"send the test to the receiver itself, past Alertmanager",
 	)
-	help := fs.BoolP("help", "h", false, "print this help and exit")
-	fs.Usage = func() { fmt.Fprint(errOut, alertsUsage, fs.FlagUsages()) }
-	if err := fs.Parse(args); err != nil {
+	help := flags.BoolP("help", "h", false, "print this help and exit")
+	flags.Usage = func() { fmt.Fprint(errOut, alertsUsage, flags.FlagUsages()) }
+	if err := flags.Parse(args); err != nil {
 		fmt.Fprintf(errOut, "muster alerts: %v\n", err)
 		return 2
 	}
 	if *help {
-		fmt.Fprint(out, alertsUsage, fs.FlagUsages())
+		fmt.Fprint(out, alertsUsage, flags.FlagUsages())
 		return 0
 	}
 	verbs := map[string]func(alertsOptions, io.Writer) error{
@@ -75,13 +75,13 @@ func Alerts(args []string, out, errOut io.Writer) int {
 		"generate": alertsGenerate,
 		"test":     alertsTest,
 	}
-	run := verbs[fs.Arg(0)]
-	if fs.NArg() != 1 || run == nil {
+	run := verbs[flags.Arg(0)]
+	if flags.NArg() != 1 || run == nil {
 		fmt.Fprintf(errOut, "muster alerts: say one of init, check, generate, test (see --help)\n")
 		return 2
 	}
 	if err := run(options, out); err != nil {
-		fmt.Fprintf(errOut, "muster alerts %s: %v\n", fs.Arg(0), err)
+		fmt.Fprintf(errOut, "muster alerts %s: %v\n", flags.Arg(0), err)
 		return 1
 	}
 	return 0
@@ -200,8 +200,8 @@ func writeAlerts(settings *alerts.Settings, dir string) error {
 	if err != nil {
 		return err
 	}
-	for _, f := range append(files, alerts.File{Name: "grafana-alerting.json", Data: grafana}) {
-		if err := os.WriteFile(filepath.Join(dir, f.Name), f.Data, 0o644); err != nil {
+	for _, file := range append(files, alerts.File{Name: "grafana-alerting.json", Data: grafana}) {
+		if err := os.WriteFile(filepath.Join(dir, file.Name), file.Data, 0o644); err != nil {
 			return err
 		}
 	}

@@ -43,72 +43,72 @@ type dashboardsOptions struct {
 // Dashboards runs `musterd dashboards`.
 func Dashboards(args []string, out, errOut io.Writer) int {
 	var options dashboardsOptions
-	fs := pflag.NewFlagSet("muster dashboards", pflag.ContinueOnError)
-	fs.SetOutput(errOut)
-	fs.StringVar(&options.out, "out", "", "`file` (preview) or folder (generate) to write")
-	fs.StringVar(
+	flags := pflag.NewFlagSet("muster dashboards", pflag.ContinueOnError)
+	flags.SetOutput(errOut)
+	flags.StringVar(&options.out, "out", "", "`file` (preview) or folder (generate) to write")
+	flags.StringVar(
 		&options.prometheus,
 		"prometheus",
 		"http://localhost:9090",
 		"`address` of Prometheus or VictoriaMetrics",
 	)
 	conffile.AddFlag(
-		fs,
+		flags,
 		&options.config,
 		"muster.yaml `file`, which says where the embedded accounting store is",
 	)
-	fs.StringVar(
+	flags.StringVar(
 		&options.clickhouse,
 		"clickhouse",
 		"",
 		"`address` of a ClickHouse server's HTTP interface, or path of a socket (default: the embedded engine's)",
 	)
-	fs.StringVar(&options.database, "database", "muster", "database of the accounting store")
-	fs.StringVar(&options.user, "clickhouse-user", "", "login at a ClickHouse server")
-	fs.StringVar(
+	flags.StringVar(&options.database, "database", "muster", "database of the accounting store")
+	flags.StringVar(&options.user, "clickhouse-user", "", "login at a ClickHouse server")
+	flags.StringVar(
 		&options.passwordFile,
 		"clickhouse-password-file",
 		"",
 		"`file` with the password of the login",
 	)
-	fs.StringSliceVar(
+	flags.StringSliceVar(
 		&options.boards,
 		"board",
 		nil,
 		"draw only this dashboard (its UID; repeatable)",
 	)
-	fs.StringArrayVar(
+	flags.StringArrayVar(
 		&options.vars,
 		"var",
 		nil,
 		"choose a value, `name=value` (repeatable; default: the first cluster, a job that runs, all of everything else)",
 	)
-	fs.DurationVar(&options.since, "since", time.Hour, "how far back to look")
-	help := fs.BoolP("help", "h", false, "print this help and exit")
-	fs.Usage = func() { fmt.Fprint(errOut, dashboardsUsage, fs.FlagUsages()) }
-	if err := fs.Parse(args); err != nil {
+	flags.DurationVar(&options.since, "since", time.Hour, "how far back to look")
+	help := flags.BoolP("help", "h", false, "print this help and exit")
+	flags.Usage = func() { fmt.Fprint(errOut, dashboardsUsage, flags.FlagUsages()) }
+	if err := flags.Parse(args); err != nil {
 		fmt.Fprintf(errOut, "muster dashboards: %v\n", err)
 		return 2
 	}
 	if *help {
-		fmt.Fprint(out, dashboardsUsage, fs.FlagUsages())
+		fmt.Fprint(out, dashboardsUsage, flags.FlagUsages())
 		return 0
 	}
 	verbs := map[string]func(dashboardsOptions, io.Writer) error{
 		"generate": dashboardsGenerate,
 		"preview":  dashboardsPreview,
 	}
-	run := verbs[fs.Arg(0)]
+	run := verbs[flags.Arg(0)]
 	switch {
-	case fs.NArg() != 1 || run == nil:
+	case flags.NArg() != 1 || run == nil:
 		fmt.Fprintln(errOut, "muster dashboards: say generate or preview (see --help)")
 		return 2
 	case options.out == "":
-		fmt.Fprintf(errOut, "muster dashboards %s: say where to: --out\n", fs.Arg(0))
+		fmt.Fprintf(errOut, "muster dashboards %s: say where to: --out\n", flags.Arg(0))
 		return 2
 	}
 	if err := run(options, out); err != nil {
-		fmt.Fprintf(errOut, "muster dashboards %s: %v\n", fs.Arg(0), err)
+		fmt.Fprintf(errOut, "muster dashboards %s: %v\n", flags.Arg(0), err)
 		return 1
 	}
 	return 0
@@ -122,8 +122,10 @@ func dashboardsGenerate(options dashboardsOptions, out io.Writer) error {
 	if err := os.MkdirAll(options.out, 0o755); err != nil {
 		return err
 	}
-	for _, f := range files {
-		if err := os.WriteFile(filepath.Join(options.out, f.Name), f.Data, 0o644); err != nil {
+	for _, file := range files {
+		if err := os.WriteFile(
+			filepath.Join(options.out, file.Name), file.Data, 0o644,
+		); err != nil {
 			return err
 		}
 	}
@@ -140,12 +142,12 @@ func (o dashboardsOptions) source() (preview.Source, error) {
 		User:       o.user,
 	}
 	if source.ClickHouse == "" {
-		cfg, err := conffile.Load(o.config)
+		config, err := conffile.Load(o.config)
 		if err != nil {
 			return source, fmt.Errorf("%w (or name the accounting store with --clickhouse)", err)
 		}
-		source.ClickHouse = cfg.ClickHouse.Embedded.Socket
-		if cfg.ClickHouse.DSN != "" || cfg.ClickHouse.DSNFile != "" {
+		source.ClickHouse = config.ClickHouse.Embedded.Socket
+		if config.ClickHouse.DSN != "" || config.ClickHouse.DSNFile != "" {
 			return source, errors.New(
 				"the accounting store is a server: name its HTTP interface with --clickhouse",
 			)
@@ -227,8 +229,8 @@ func (o dashboardsOptions) scope(
 // variables are the names of the variables of all dashboards.
 func variables() []string {
 	var out []string
-	for _, b := range dashboards.All() {
-		for _, v := range b.Vars {
+	for _, board := range dashboards.All() {
+		for _, v := range board.Vars {
 			out = append(out, v.Name)
 		}
 	}
@@ -243,8 +245,8 @@ func (o dashboardsOptions) chosen() ([]dashboards.Board, error) {
 		return all, nil
 	}
 	var names []string
-	for _, b := range all {
-		names = append(names, b.UID)
+	for _, board := range all {
+		names = append(names, board.UID)
 	}
 	for _, uid := range o.boards {
 		if !slices.Contains(names, uid) {
@@ -279,18 +281,18 @@ func dashboardsPreview(options dashboardsOptions, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.Create(options.out)
+	file, err := os.Create(options.out)
 	if err != nil {
 		return err
 	}
-	results, err := preview.Page{Boards: boards, Scope: scope, Source: source}.Write(ctx, f)
-	err = errors.Join(err, f.Close())
+	results, err := preview.Page{Boards: boards, Scope: scope, Source: source}.Write(ctx, file)
+	err = errors.Join(err, file.Close())
 	if err != nil {
 		return err
 	}
 	empty, failed := 0, tell(out, results)
-	for _, r := range results {
-		if r.Empty {
+	for _, result := range results {
+		if result.Empty {
 			empty++
 		}
 	}

@@ -35,13 +35,14 @@ func Mail(args []string, in io.Reader, errOut io.Writer) int {
 }
 
 func sendMail(args []string, in io.Reader) error {
-	fl := pflag.NewFlagSet("musterd mail", pflag.ContinueOnError)
+	flags := pflag.NewFlagSet("musterd mail", pflag.ContinueOnError)
 	var server mailer.Server
-	fl.StringVar(&server.Addr, "smtp", "", "")
-	fl.StringVar(&server.User, "user", "", "")
-	from, file := fl.String("from", "", ""), fl.String("password-file", "", "")
-	fl.Usage = func() {}
-	if err := fl.Parse(args); err != nil || server.Addr == "" || *from == "" || fl.NArg() == 0 ||
+	flags.StringVar(&server.Addr, "smtp", "", "")
+	flags.StringVar(&server.User, "user", "", "")
+	from, file := flags.String("from", "", ""), flags.String("password-file", "", "")
+	flags.Usage = func() {}
+	if err := flags.Parse(args); err != nil || server.Addr == "" || *from == "" ||
+		flags.NArg() == 0 ||
 		(server.User == "") != (*file == "") {
 		return errors.Join(err, errMailUsage)
 	}
@@ -61,5 +62,5 @@ func sendMail(args []string, in io.Reader) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), serverPatience)
 	defer cancel()
-	return server.Send(ctx, *from, fl.Args(), message)
+	return server.Send(ctx, *from, flags.Args(), message)
 }

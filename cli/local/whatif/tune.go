@@ -76,67 +76,69 @@ func Tune(args []string, out, errOut io.Writer) int {
 	w := &tuning{source: source{command: "muster tune", now: time.Now(), errOut: errOut}}
 	w.live = isTerminal(errOut)
 	usual := tune.DefaultBounds()
-	fl := pflag.NewFlagSet("muster tune", pflag.ContinueOnError)
-	fl.SetOutput(errOut)
-	fl.SortFlags = false
-	dir := w.addFlags(fl)
-	fl.StringVar(&w.old, "old", "", "the slurm.conf in force, instead of the one of the history")
-	fl.StringVar(
+	flags := pflag.NewFlagSet("muster tune", pflag.ContinueOnError)
+	flags.SetOutput(errOut)
+	flags.SortFlags = false
+	dir := w.addFlags(flags)
+	flags.StringVar(&w.old, "old", "", "the slurm.conf in force, instead of the one of the history")
+	flags.StringVar(
 		&w.cluster,
 		"cluster",
 		"",
 		"replay the imported history of this cluster instead of this site's own",
 	)
-	fl.StringVar(&w.swf, "swf", "", "replay this log in Standard Workload Format, plain or gzip")
-	fl.Int64Var(&w.procs, "procs", 0, "number of processors of the cluster of --swf, as one pool")
-	fl.StringVar(
+	flags.StringVar(&w.swf, "swf", "", "replay this log in Standard Workload Format, plain or gzip")
+	flags.Int64Var(
+		&w.procs, "procs", 0, "number of processors of the cluster of --swf, as one pool",
+	)
+	flags.StringVar(
 		&w.inForce,
 		"in-force",
 		"bf_firm=1,bf_promise=prediction",
 		"SchedulerParameters in force for --swf",
 	)
-	fl.StringArrayVar(
+	flags.StringArrayVar(
 		&w.try,
 		"try",
 		nil,
 		"setting to try instead of the usual ones; may be repeated",
 	)
-	fl.StringVar(
+	flags.StringVar(
 		&w.aim,
 		"aim",
 		string(tune.Slowdown),
 		"what to make smaller: slowdown (mean bounded slowdown) or wait (mean wait)",
 	)
-	fl.Float64Var(
+	flags.Float64Var(
 		&w.bounds.LongestWait,
 		"longest-wait",
 		usual.LongestWait,
 		"how many times the longest wait in force a longest wait may be",
 	)
-	fl.Float64Var(
+	flags.Float64Var(
 		&w.bounds.MeanWait,
 		"mean-wait",
 		usual.MeanWait,
 		"how many times the mean wait in force a mean wait may be",
 	)
-	fl.Uint64Var(&w.seed, "seed", 1, "seed of the intervals")
-	fl.StringVar(&w.state, "state", "muster-tune.state", "`file` for replays that are done")
-	fl.BoolVar(&w.asJSON, "json", false, "print one JSON object")
-	help := fl.BoolP("help", "h", false, "print this help and exit")
-	fl.Usage = func() {}
-	if err := fl.Parse(args); err != nil {
+	flags.Uint64Var(&w.seed, "seed", 1, "seed of the intervals")
+	flags.StringVar(&w.state, "state", "muster-tune.state", "`file` for replays that are done")
+	flags.BoolVar(&w.asJSON, "json", false, "print one JSON object")
+	help := flags.BoolP("help", "h", false, "print this help and exit")
+	flags.Usage = func() {}
+	if err := flags.Parse(args); err != nil {
 		fmt.Fprintf(errOut, "muster tune: %v (see --help)\n", err)
 		return 2
 	}
 	if *help {
-		fmt.Fprint(out, tuneUsage, fl.FlagUsages())
+		fmt.Fprint(out, tuneUsage, flags.FlagUsages())
 		return 0
 	}
 	if *dir != "" {
 		w.config = filepath.Join(*dir, "muster.yaml")
 	}
 	settings, bad := w.settings()
-	bad = append(bad, w.wrong(fl)...)
+	bad = append(bad, w.wrong(flags)...)
 	if len(bad) > 0 {
 		for _, text := range bad {
 			fmt.Fprintf(errOut, "muster tune: %s (see --help)\n", text)
@@ -145,9 +147,9 @@ func Tune(args []string, out, errOut io.Writer) int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	rep, err := w.run(ctx, settings)
+	report, err := w.run(ctx, settings)
 	if err == nil {
-		err = w.write(out, rep)
+		err = w.write(out, report)
 	}
 	if err != nil {
 		fmt.Fprintf(errOut, "muster tune: %v\n", err)
@@ -157,14 +159,14 @@ func Tune(args []string, out, errOut io.Writer) int {
 }
 
 // wrong lists all that is wrong with a command line.
-func (w *tuning) wrong(fl *pflag.FlagSet) []string {
+func (w *tuning) wrong(flags *pflag.FlagSet) []string {
 	var bad []string
 	check := func(wrong bool, format string, args ...any) {
 		if wrong {
 			bad = append(bad, fmt.Sprintf(format, args...))
 		}
 	}
-	check(fl.NArg() > 0, "unknown argument %q", fl.Arg(0))
+	check(flags.NArg() > 0, "unknown argument %q", flags.Arg(0))
 	check(w.from == "" && w.swf == "", "--from is missing")
 	if w.swf == "" {
 		bad = append(bad, w.wrongMoments()...)
@@ -192,7 +194,7 @@ func (w *tuning) wrong(fl *pflag.FlagSet) []string {
 	check(w.state == "", "--state: a file name is missing")
 	if w.swf == "" {
 		for _, name := range []string{"procs", "in-force"} {
-			check(fl.Changed(name), "--%s belongs to --swf", name)
+			check(flags.Changed(name), "--%s belongs to --swf", name)
 		}
 		return bad
 	}
@@ -203,7 +205,7 @@ func (w *tuning) wrong(fl *pflag.FlagSet) []string {
 	)
 	for _, name := range []string{"from", "to", "cluster", "archive", "old", "dir", "config"} {
 		check(
-			fl.Changed(name),
+			flags.Changed(name),
 			"--swf is a whole history of its own: --%s does not belong to it",
 			name,
 		)
@@ -232,7 +234,7 @@ func (w *tuning) wrongMoments() (bad []string) {
 }
 
 // settings are those to try, and what is wrong with them.
-func (w *tuning) settings() (out []tune.Setting, bad []string) {
+func (w *tuning) settings() (settings []tune.Setting, bad []string) {
 	if len(w.try) == 0 {
 		return tune.Candidates(), nil
 	}
@@ -242,9 +244,9 @@ func (w *tuning) settings() (out []tune.Setting, bad []string) {
 			bad = append(bad, fmt.Sprintf("--try %q: %s", text, oneLine(err)))
 			continue
 		}
-		out = append(out, setting)
+		settings = append(settings, setting)
 	}
-	return out, bad
+	return settings, bad
 }
 
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", ", ") }
@@ -281,7 +283,7 @@ func (w *tuning) run(ctx context.Context, settings []tune.Setting) (*tune.Report
 		Bounds:   w.bounds,
 		Seed:     w.seed,
 	}
-	rep, err := tune.Run(ctx, study, m, w.progress)
+	report, err := tune.Run(ctx, study, m, w.progress)
 	w.progressOver()
 	switch {
 	case errors.Is(err, context.Canceled):
@@ -293,7 +295,7 @@ func (w *tuning) run(ctx context.Context, settings []tune.Setting) (*tune.Report
 	case err != nil:
 		return nil, err
 	}
-	return rep, m.remove()
+	return report, m.remove()
 }
 
 // question is the command line as far as the replays depend on it.
@@ -374,11 +376,11 @@ func (w *tuning) progressOver() {
 }
 
 func isTerminal(out io.Writer) bool {
-	f, ok := out.(*os.File)
+	file, ok := out.(*os.File)
 	if !ok {
 		return false
 	}
-	info, err := f.Stat()
+	info, err := file.Stat()
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
@@ -405,30 +407,30 @@ func lowerPriority() error {
 }
 
 // write prints a report.
-func (w *tuning) write(out io.Writer, rep *tune.Report) error {
+func (w *tuning) write(out io.Writer, report *tune.Report) error {
 	if w.asJSON {
-		enc := json.NewEncoder(out)
-		enc.SetIndent("", "  ")
-		enc.SetEscapeHTML(false)
-		return enc.Encode(rep)
+		encoder := json.NewEncoder(out)
+		encoder.SetIndent("", "  ")
+		encoder.SetEscapeHTML(false)
+		return encoder.Encode(report)
 	}
-	_, err := io.WriteString(out, reportText(rep))
+	_, err := io.WriteString(out, reportText(report))
 	return err
 }
 
-func reportText(rep *tune.Report) string {
-	var b strings.Builder
+func reportText(report *tune.Report) string {
+	var text strings.Builder
 	fmt.Fprintf(
-		&b,
+		&text,
 		"%d jobs; %d settings were compared on the first %d, and one is judged on the other %d\n",
-		rep.Jobs,
-		len(rep.Tried),
-		rep.LearnJobs,
-		rep.JudgeJobs,
+		report.Jobs,
+		len(report.Tried),
+		report.LearnJobs,
+		report.JudgeJobs,
 	)
-	if judgement := rep.OutOfSample; judgement != nil {
+	if judgement := report.OutOfSample; judgement != nil {
 		fmt.Fprintf(
-			&b,
+			&text,
 			"\n%-24s %14s %14s %10s  %s\n",
 			"second half",
 			"in force",
@@ -442,7 +444,7 @@ func reportText(rep *tune.Report) string {
 				change = fmt.Sprintf("%+.1f %%", 100*(fresh/old-1))
 			}
 			fmt.Fprintf(
-				&b,
+				&text,
 				"%-24s %14s %14s %10s",
 				name,
 				fmt.Sprintf("%.*f%s", digits, old, unit),
@@ -450,9 +452,9 @@ func reportText(rep *tune.Report) string {
 				change,
 			)
 			if interval != nil {
-				fmt.Fprintf(&b, "  %+.1f to %+.1f %%", 100*interval.Low, 100*interval.High)
+				fmt.Fprintf(&text, "  %+.1f to %+.1f %%", 100*interval.Low, 100*interval.High)
 			}
-			b.WriteString("\n")
+			text.WriteString("\n")
 		}
 		row(
 			"mean bounded slowdown",
@@ -466,27 +468,27 @@ func reportText(rep *tune.Report) string {
 		row("P95 wait", " s", 0, judgement.Old.P95Wait, judgement.New.P95Wait, nil)
 		row("longest wait", " s", 0, judgement.Old.LongestWait, judgement.New.LongestWait, nil)
 		fmt.Fprintf(
-			&b,
+			&text,
 			"judged: %s (%d blocks of %.1f days)\n",
-			rep.Chosen,
+			report.Chosen,
 			judgement.Blocks,
 			judgement.BlockDays,
 		)
-		b.WriteString(losersText(judgement.Losers))
+		text.WriteString(losersText(judgement.Losers))
 	}
-	switch rep.Verdict {
+	switch report.Verdict {
 	case tune.Change:
 		fmt.Fprintf(
-			&b,
+			&text,
 			"\nadvice: change slurm.conf: %s\n- %s\n+ %s\n",
-			rep.Why,
-			rep.OldLine,
-			rep.NewLine,
+			report.Why,
+			report.OldLine,
+			report.NewLine,
 		)
 	default:
-		fmt.Fprintf(&b, "\nadvice: change nothing: %s\n", rep.Why)
+		fmt.Fprintf(&text, "\nadvice: change nothing: %s\n", report.Why)
 	}
-	return b.String()
+	return text.String()
 }
 
 // maxLosers of each kind are printed; --json has them all.
@@ -496,9 +498,9 @@ func losersText(losers []tune.Group) string {
 	if len(losers) == 0 {
 		return "\nNo user, account or size of jobs would have waited noticeably longer.\n"
 	}
-	var b strings.Builder
+	var text strings.Builder
 	fmt.Fprintf(
-		&b,
+		&text,
 		"\nWould have waited longer:\n%-8s %-28s %8s %16s %14s\n",
 		"",
 		"",
@@ -511,20 +513,20 @@ func losersText(losers []tune.Group) string {
 			slices.Clone(losers),
 			func(g tune.Group) bool { return g.Kind != kind },
 		)
-		for _, g := range of[:min(len(of), maxLosers)] {
+		for _, group := range of[:min(len(of), maxLosers)] {
 			fmt.Fprintf(
-				&b,
+				&text,
 				"%-8s %-28s %8d %16.0f %14.0f\n",
-				g.Kind,
-				g.Name,
-				g.Jobs,
-				g.OldWait,
-				g.NewWait,
+				group.Kind,
+				group.Name,
+				group.Jobs,
+				group.OldWait,
+				group.NewWait,
 			)
 		}
 		if more := len(of) - maxLosers; more > 0 {
-			fmt.Fprintf(&b, "%-8s and %d more, see --json\n", kind, more)
+			fmt.Fprintf(&text, "%-8s and %d more, see --json\n", kind, more)
 		}
 	}
-	return b.String()
+	return text.String()
 }

@@ -121,12 +121,12 @@ func (m *memory) remove() error {
 
 // trace reads the log of --swf for a cluster of one pool.
 func (w *tuning) trace() (*replay.Workload, error) {
-	f, err := os.Open(w.swf)
+	file, err := os.Open(w.swf)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	buffered := bufio.NewReaderSize(f, 256<<10)
+	defer file.Close()
+	buffered := bufio.NewReaderSize(file, 256<<10)
 	var in io.Reader = buffered
 	if magic, err := buffered.Peek(2); err == nil && bytes.Equal(magic, []byte{0x1f, 0x8b}) {
 		in, err = gzip.NewReader(buffered)

@@ -74,17 +74,17 @@ type source struct {
 
 // addFlags adds the options that say which history is meant, and returns the
 // value of --dir.
-func (s *source) addFlags(fl *pflag.FlagSet) *string {
-	dir := fl.String("dir", "", "the `folder` that muster init --dir made")
-	conffile.AddFlag(fl, &s.config, "muster.yaml `file`, which names the archive")
-	fl.StringVar(
+func (s *source) addFlags(flags *pflag.FlagSet) *string {
+	dir := flags.String("dir", "", "the `folder` that muster init --dir made")
+	conffile.AddFlag(flags, &s.config, "muster.yaml `file`, which names the archive")
+	flags.StringVar(
 		&s.archive,
 		"archive",
 		"",
 		"`folder` of an archive, instead of the one of muster.yaml",
 	)
-	fl.StringVar(&s.from, "from", "", "first moment of the history, as sacct -S takes it")
-	fl.StringVar(&s.to, "to", "now", "end of the history")
+	flags.StringVar(&s.from, "from", "", "first moment of the history, as sacct -S takes it")
+	flags.StringVar(&s.to, "to", "now", "end of the history")
 	return dir
 }
 
@@ -100,48 +100,48 @@ type whatif struct {
 
 func Run(args []string, out, errOut io.Writer) int {
 	w := &whatif{source: source{command: "muster whatif", now: time.Now(), errOut: errOut}}
-	fl := pflag.NewFlagSet("muster whatif", pflag.ContinueOnError)
-	fl.SetOutput(errOut)
-	fl.SortFlags = false
-	dir := w.addFlags(fl)
-	fl.StringVar(&w.conf, "conf", "", "the other slurm.conf; gres.conf beside it counts")
-	fl.StringVar(
+	flags := pflag.NewFlagSet("muster whatif", pflag.ContinueOnError)
+	flags.SetOutput(errOut)
+	flags.SortFlags = false
+	dir := w.addFlags(flags)
+	flags.StringVar(&w.conf, "conf", "", "the other slurm.conf; gres.conf beside it counts")
+	flags.StringVar(
 		&w.old,
 		"old",
 		"",
 		"the slurm.conf of the first replay, instead of the one that was in force",
 	)
-	fl.StringVar(
+	flags.StringVar(
 		&w.cluster,
 		"cluster",
 		"",
 		"replay the imported history of this cluster instead of this site's own",
 	)
-	fl.StringArrayVar(
+	flags.StringArrayVar(
 		&w.qos,
 		"qos",
 		nil,
 		"change or add a QOS in the other replay, in sacctmgr's words; may be repeated",
 	)
-	fl.StringArrayVar(
+	flags.StringArrayVar(
 		&w.add,
 		"add",
 		nil,
 		"nodes of the other replay beside the configured ones, as in \"8 nodes like n1\"; may be repeated",
 	)
-	fl.BoolVar(&w.asJSON, "json", false, "print one JSON object")
-	help := fl.BoolP("help", "h", false, "print this help and exit")
-	fl.Usage = func() {}
-	if err := fl.Parse(args); err != nil {
+	flags.BoolVar(&w.asJSON, "json", false, "print one JSON object")
+	help := flags.BoolP("help", "h", false, "print this help and exit")
+	flags.Usage = func() {}
+	if err := flags.Parse(args); err != nil {
 		fmt.Fprintf(errOut, "muster whatif: %v (see --help)\n", err)
 		return 2
 	}
 	switch {
 	case *help:
-		fmt.Fprint(out, whatifUsage, fl.FlagUsages())
+		fmt.Fprint(out, whatifUsage, flags.FlagUsages())
 		return 0
-	case fl.NArg() > 0:
-		fmt.Fprintf(errOut, "muster whatif: unknown argument %q (see --help)\n", fl.Arg(0))
+	case flags.NArg() > 0:
+		fmt.Fprintf(errOut, "muster whatif: unknown argument %q (see --help)\n", flags.Arg(0))
 		return 2
 	case w.from == "":
 		fmt.Fprintln(errOut, "muster whatif: --from is missing (see --help)")
@@ -170,9 +170,9 @@ func Run(args []string, out, errOut io.Writer) int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	res, err := w.run(ctx)
+	result, err := w.run(ctx)
 	if err == nil {
-		err = res.write(out, w.asJSON)
+		err = result.write(out, w.asJSON)
 	}
 	if err != nil {
 		fmt.Fprintf(errOut, "muster whatif: %v\n", err)
@@ -182,14 +182,14 @@ func Run(args []string, out, errOut io.Writer) int {
 }
 
 func (w *source) parseMoment(option, text string) (spec.Instant, error) {
-	sec, err := format.ParseTime(
+	seconds, err := format.ParseTime(
 		text,
 		format.Moment{Now: w.now.Unix(), Loc: time.Local, Past: true},
 	)
 	if err != nil {
 		return 0, fmt.Errorf("--%s: %w", option, err)
 	}
-	return spec.AtUnix(sec), nil
+	return spec.AtUnix(seconds), nil
 }
 
 func (w *whatif) run(ctx context.Context) (*whatifResult, error) {
@@ -320,8 +320,8 @@ func (w *whatif) other() (*spec.Config, []policy.Change, error) {
 	if w.conf == "" {
 		return nil, changes, nil
 	}
-	c, err := w.read(w.conf)
-	return c, changes, err
+	config, err := w.read(w.conf)
+	return config, changes, err
 }
 
 // maxAdded bounds the nodes that are added.
@@ -349,8 +349,8 @@ func (w *source) read(conf string) (*spec.Config, error) {
 	if err := problems.Err(); err != nil {
 		return nil, fmt.Errorf("%s cannot be used:\n%w", conf, err)
 	}
-	for _, p := range problems {
-		fmt.Fprintf(w.errOut, "%s: %s\n", w.command, p)
+	for _, problem := range problems {
+		fmt.Fprintf(w.errOut, "%s: %s\n", w.command, problem)
 	}
 	return &cluster.Config, nil
 }
@@ -363,11 +363,11 @@ func (w *source) history(
 ) (*replay.Workload, int, error) {
 	dir := w.archive
 	if dir == "" {
-		cfg, err := conffile.Load(w.config)
+		config, err := conffile.Load(w.config)
 		if err != nil {
 			return nil, 0, err
 		}
-		dir = cfg.Ledger.ArchiveDir
+		dir = config.Ledger.ArchiveDir
 	}
 	temp, err := copyArchive(dir)
 	if err != nil {
@@ -383,14 +383,14 @@ func (w *source) history(
 	if err != nil {
 		return nil, 0, err
 	}
-	st, err := beginning(a)
+	cluster, err := beginning(a)
 	if err != nil {
 		return nil, 0, err
 	}
-	history := replay.NewHistory(from, to, st)
+	history := replay.NewHistory(from, to, cluster)
 	next := uint64(1)
-	if st != nil {
-		next = st.Seq + 1
+	if cluster != nil {
+		next = cluster.Seq + 1
 	}
 	iterator, err := a.Reader(next)
 	if err != nil {
@@ -443,9 +443,9 @@ func beginning(a *archive.Archive) (*state.State, error) {
 		return nil, errors.New("the beginning of the archive is gone, and it has no snapshot")
 	}
 	oldest := snaps[0]
-	for _, s := range snaps {
-		if s.Seq < oldest.Seq {
-			oldest = s
+	for _, snapshot := range snaps {
+		if snapshot.Seq < oldest.Seq {
+			oldest = snapshot
 		}
 	}
 	r, err := a.OpenSnapshot(oldest)
@@ -468,7 +468,7 @@ func copyArchive(dir string) (temp string, err error) {
 			err = errors.Join(err, os.RemoveAll(temp))
 		}
 	}()
-	return temp, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+	return temp, filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -478,7 +478,7 @@ func copyArchive(dir string) (temp string, err error) {
 		}
 		to := filepath.Join(temp, rel)
 		switch {
-		case d.IsDir():
+		case entry.IsDir():
 			return os.MkdirAll(to, 0o700)
 		case strings.HasSuffix(path, ".tmp"):
 			return nil
@@ -517,23 +517,23 @@ type whatifResult struct {
 
 func (r *whatifResult) write(out io.Writer, asJSON bool) error {
 	if asJSON {
-		enc := json.NewEncoder(out)
-		enc.SetIndent("", "  ")
-		return enc.Encode(r)
+		encoder := json.NewEncoder(out)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(r)
 	}
 	_, err := io.WriteString(out, r.text())
 	return err
 }
 
 func (r *whatifResult) text() string {
-	var b strings.Builder
-	at := func(sec int64) string { return time.Unix(sec, 0).Format("2006-01-02T15:04:05") }
+	var text strings.Builder
+	at := func(seconds int64) string { return time.Unix(seconds, 0).Format("2006-01-02T15:04:05") }
 	of := ""
 	if r.Cluster != "" {
 		of = " of cluster " + r.Cluster
 	}
 	fmt.Fprintf(
-		&b,
+		&text,
 		"%d jobs%s that became eligible from %s to %s, replayed twice",
 		r.Jobs,
 		of,
@@ -541,12 +541,12 @@ func (r *whatifResult) text() string {
 		at(r.To),
 	)
 	if r.LeftOut > 0 {
-		fmt.Fprintf(&b, " (%d that did not run to their end are left out)", r.LeftOut)
+		fmt.Fprintf(&text, " (%d that did not run to their end are left out)", r.LeftOut)
 	}
-	fmt.Fprintf(&b, "\n\n%-24s %14s %14s %14s\n", "", "old", "new", "change")
+	fmt.Fprintf(&text, "\n\n%-24s %14s %14s %14s\n", "", "old", "new", "change")
 	line := func(name, unit string, digits int, old, new float64) {
 		fmt.Fprintf(
-			&b,
+			&text,
 			"%-24s %14.*f %14.*f %+14.*f %s\n",
 			name,
 			digits,
@@ -570,7 +570,7 @@ func (r *whatifResult) text() string {
 	line("GPU utilisation", "%", 2, 100*o.GPUUse, 100*n.GPUUse)
 	line("makespan", "s", 0, o.Makespan, n.Makespan)
 	if r.Refusal != "" {
-		fmt.Fprintf(&b, "\nthe new configuration refuses, for example: %s\n", r.Refusal)
+		fmt.Fprintf(&text, "\nthe new configuration refuses, for example: %s\n", r.Refusal)
 	}
-	return b.String()
+	return text.String()
 }

@@ -36,7 +36,7 @@ func (w *source) imported(
 		return nil, 0, err
 	}
 	defer conn.Close()
-	s, err := conn.Stream(
+	receiver, err := conn.Stream(
 		ctx,
 		"/muster.v1.Accounting/JobRows",
 		&apiv1.AcctQuery{
@@ -50,16 +50,16 @@ func (w *source) imported(
 	if err != nil {
 		return nil, 0, err
 	}
-	defer s.Close()
+	defer receiver.Close()
 	var records []replay.Record
 	for {
-		var rep apiv1.AcctReply
-		if err := s.Recv(&rep); errors.Is(err, io.EOF) {
+		var reply apiv1.AcctReply
+		if err := receiver.Recv(&reply); errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
 			return nil, 0, err
 		}
-		for _, row := range rep.GetRows() {
+		for _, row := range reply.GetRows() {
 			records = append(records, recordOf(row))
 		}
 	}
@@ -82,7 +82,7 @@ func recordOf(row *apiv1.AcctRow) replay.Record {
 			asked = asked.With(o.Name, o.N)
 		}
 	}
-	out := replay.Record{
+	record := replay.Record{
 		Name:       row.GetName(),
 		User:       row.GetUser(),
 		Group:      row.GetGroup(),
@@ -104,10 +104,10 @@ func recordOf(row *apiv1.AcctRow) replay.Record {
 		Failed: row.GetExitCode() != 0 || row.GetExitSignal() != 0,
 	}
 	if p := row.GetPartition(); p != "" {
-		out.Partitions = strings.Split(p, ",")
+		record.Partitions = strings.Split(p, ",")
 	}
 	if row.GetTimeLimit() < 0 {
-		out.Limit = spec.Infinite
+		record.Limit = spec.Infinite
 	}
-	return out
+	return record
 }

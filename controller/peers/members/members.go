@@ -58,8 +58,8 @@ type Door struct {
 }
 
 // Open makes a door. It accepts from Serve on.
-func Open(cfg Config) *Door {
-	return &Door{cfg: cfg, done: make(chan struct{}), subs: map[string]*sub{}}
+func Open(config Config) *Door {
+	return &Door{cfg: config, done: make(chan struct{}), subs: map[string]*sub{}}
 }
 
 // Serve accepts until Close.
@@ -239,9 +239,9 @@ type sub struct {
 }
 
 // giveConn hands a connection over; false when the listener is closed.
-func (s *sub) giveConn(c net.Conn) bool {
+func (s *sub) giveConn(conn net.Conn) bool {
 	select {
-	case s.conns <- c:
+	case s.conns <- conn:
 		return true
 	case <-s.done:
 		return false

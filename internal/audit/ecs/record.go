@@ -108,13 +108,13 @@ const (
 )
 
 // Wants tells whether an event belongs to the trail.
-func (w Which) Wants(e *apiv1.EventInfo) bool {
+func (w Which) Wants(entry *apiv1.EventInfo) bool {
 	if w == All {
 		return true
 	}
-	kind, ok := kindByName[e.GetKind()]
+	kind, ok := kindByName[entry.GetKind()]
 	switch {
-	case !ok || e.GetActorKind() == wire.ActorKindName(event.ActorUser):
+	case !ok || entry.GetActorKind() == wire.ActorKindName(event.ActorUser):
 		return true
 	case kind == event.KindJobStarted,
 		kind == event.KindJobEnded,
@@ -159,41 +159,41 @@ type Origin struct {
 }
 
 // FromEvent makes the record of a change.
-func (o Origin) FromEvent(e *apiv1.EventInfo) *Record {
-	at := time.Unix(0, e.GetAt())
+func (o Origin) FromEvent(entry *apiv1.EventInfo) *Record {
+	at := time.Unix(0, entry.GetAt())
 	record := o.newRecord(at)
-	kind := kindByName[e.GetKind()]
+	kind := kindByName[entry.GetKind()]
 	topic := wire.TopicOf(kind)
-	record.Event.ID = fmt.Sprintf("%d-%x", e.GetSeq(), uint64(e.GetAt()))
-	if e.GetJob() != "" { // an event may be about several jobs
-		record.Event.ID += "-" + e.GetJob()
+	record.Event.ID = fmt.Sprintf("%d-%x", entry.GetSeq(), uint64(entry.GetAt()))
+	if entry.GetJob() != "" { // an event may be about several jobs
+		record.Event.ID += "-" + entry.GetJob()
 	}
 	record.Event.Category, record.Event.Type = classify(kind, topic)
-	record.Event.Action = actionOf(e.GetKind())
-	record.Event.Code = e.GetKind()
+	record.Event.Action = actionOf(entry.GetKind())
+	record.Event.Code = entry.GetKind()
 	record.Event.Outcome = "success"
-	record.Event.Sequence = e.GetSeq()
-	switch e.GetActorKind() {
+	record.Event.Sequence = entry.GetSeq()
+	switch entry.GetActorKind() {
 	case wire.ActorKindName(event.ActorUser):
-		record.User = &named{Name: e.GetActor()}
-		if e.GetHost() != "" {
-			record.Source = &source{Address: e.GetHost()}
+		record.User = &named{Name: entry.GetActor()}
+		if entry.GetHost() != "" {
+			record.Source = &source{Address: entry.GetHost()}
 		}
 	case wire.ActorKindName(event.ActorNode):
-		record.Host = &named{Name: e.GetActor()}
+		record.Host = &named{Name: entry.GetActor()}
 	}
 	record.Muster = muster{
-		Actor:   e.GetActorKind(),
-		Command: e.GetCommand(),
-		Cause:   e.GetCauseSeq(),
-		Job:     e.GetJob(),
-		JobUser: e.GetUser(),
-		Account: e.GetAccount(),
+		Actor:   entry.GetActorKind(),
+		Command: entry.GetCommand(),
+		Cause:   entry.GetCauseSeq(),
+		Job:     entry.GetJob(),
+		JobUser: entry.GetUser(),
+		Account: entry.GetAccount(),
 	}
-	if nodes := e.GetNodes(); len(nodes) > 0 {
+	if nodes := entry.GetNodes(); len(nodes) > 0 {
 		record.Muster.Nodes = hostlist.Fold(nodes)
 	}
-	for _, field := range e.GetFields() {
+	for _, field := range entry.GetFields() {
 		if record.Muster.Fields == nil {
 			record.Muster.Fields = map[string]any{}
 		}
@@ -202,8 +202,8 @@ func (o Origin) FromEvent(e *apiv1.EventInfo) *Record {
 	if reason, ok := record.Muster.Fields["reason"].(string); ok {
 		record.Event.Reason = reason
 	}
-	record.Orchestrator.Resource = resourceOf(topic, e, record)
-	record.Message = sentence(e, record)
+	record.Orchestrator.Resource = resourceOf(topic, entry, record)
+	record.Message = sentence(entry, record)
 	return record
 }
 
@@ -287,23 +287,23 @@ func classify(kind event.Kind, topic wire.EventTopic) (category, types []string)
 // job-submitted, QOSPut is qos-put.
 func actionOf(kind string) string {
 	upper := func(i int) bool { return i >= 0 && i < len(kind) && kind[i] >= 'A' && kind[i] <= 'Z' }
-	var b strings.Builder
+	var text strings.Builder
 	for i := range len(kind) {
 		word := upper(i) && (!upper(i-1) || upper(i-1) && i+1 < len(kind) && !upper(i+1))
 		if word && i > 0 {
-			b.WriteByte('-')
+			text.WriteByte('-')
 		}
-		b.WriteByte(kind[i])
+		text.WriteByte(kind[i])
 	}
-	return strings.ToLower(b.String())
+	return strings.ToLower(text.String())
 }
 
 // resourceOf is what a change is about.
-func resourceOf(topic wire.EventTopic, e *apiv1.EventInfo, record *Record) *resource {
+func resourceOf(topic wire.EventTopic, entry *apiv1.EventInfo, record *Record) *resource {
 	text := func(name string) string { s, _ := record.Muster.Fields[name].(string); return s }
 	switch {
-	case e.GetJob() != "":
-		return &resource{Type: "job", ID: e.GetJob(), Name: text("name")}
+	case entry.GetJob() != "":
+		return &resource{Type: "job", ID: entry.GetJob(), Name: text("name")}
 	case topic == wire.TopicNode && record.Muster.Nodes != "":
 		return &resource{Type: "node", Name: record.Muster.Nodes}
 	}
@@ -316,29 +316,29 @@ func resourceOf(topic wire.EventTopic, e *apiv1.EventInfo, record *Record) *reso
 }
 
 // sentence tells a change to people.
-func sentence(e *apiv1.EventInfo, record *Record) string {
-	var b strings.Builder
-	b.WriteString(e.GetKind())
+func sentence(entry *apiv1.EventInfo, record *Record) string {
+	var text strings.Builder
+	text.WriteString(entry.GetKind())
 	if about := record.Orchestrator.Resource; about != nil {
 		name := about.ID
 		if name == "" {
 			name = about.Name
 		}
-		b.WriteString(" " + about.Type + " " + name)
+		text.WriteString(" " + about.Type + " " + name)
 	}
 	switch {
-	case e.GetActor() != "":
-		b.WriteString(" by " + e.GetActorKind() + " " + e.GetActor())
-	case e.GetActorKind() != "":
-		b.WriteString(" by the " + e.GetActorKind())
+	case entry.GetActor() != "":
+		text.WriteString(" by " + entry.GetActorKind() + " " + entry.GetActor())
+	case entry.GetActorKind() != "":
+		text.WriteString(" by the " + entry.GetActorKind())
 	}
-	if e.GetHost() != "" {
-		b.WriteString(" on " + e.GetHost())
+	if entry.GetHost() != "" {
+		text.WriteString(" on " + entry.GetHost())
 	}
-	if e.GetCommand() != "" {
-		b.WriteString(" (" + e.GetCommand() + ")")
+	if entry.GetCommand() != "" {
+		text.WriteString(" (" + entry.GetCommand() + ")")
 	}
-	return b.String()
+	return text.String()
 }
 
 // Line is the record as one line of JSON, without its end. A record that would
@@ -357,11 +357,11 @@ func (r *Record) Line() (string, error) {
 	short.Event.Reason = cut(r.Event.Reason)
 	short.Muster.Nodes = cut(r.Muster.Nodes)
 	short.Muster.Fields = map[string]any{}
-	for name, v := range r.Muster.Fields {
-		if text, ok := v.(string); ok {
-			v = cut(text)
+	for name, value := range r.Muster.Fields {
+		if text, ok := value.(string); ok {
+			value = cut(text)
 		}
-		short.Muster.Fields[name] = v
+		short.Muster.Fields[name] = value
 	}
 	if about := r.Orchestrator.Resource; about != nil {
 		cutAbout := resource{about.Type, cut(about.ID), cut(about.Name)}

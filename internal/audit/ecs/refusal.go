@@ -23,12 +23,12 @@ type Refusal struct {
 }
 
 // FromRefusal makes the record of the nth refusal of a process.
-func (o Origin) FromRefusal(at time.Time, n uint64, f Refusal) *Record {
+func (o Origin) FromRefusal(at time.Time, n uint64, refusal Refusal) *Record {
 	record := o.newRecord(at)
 	record.Event.ID = fmt.Sprintf("refusal-%x-%d", at.UnixNano(), n)
 	record.Event.Outcome = "failure"
-	record.Event.Reason = f.Reason
-	if f.Unknown {
+	record.Event.Reason = refusal.Reason
+	if refusal.Unknown {
 		record.Event.Category = []string{"authentication"}
 		record.Event.Type = []string{"info"}
 		record.Event.Action = "authentication-refused"
@@ -37,19 +37,19 @@ func (o Origin) FromRefusal(at time.Time, n uint64, f Refusal) *Record {
 		record.Event.Type = []string{"denied"}
 		record.Event.Action = "authorization-refused"
 	}
-	if f.User != "" || f.UID != "" {
-		record.User = &named{ID: f.UID, Name: f.User}
+	if refusal.User != "" || refusal.UID != "" {
+		record.User = &named{ID: refusal.UID, Name: refusal.User}
 	}
-	if address := f.Address; address != "" {
-		record.Source = &source{Address: address, IP: address, Port: f.Port}
-	} else if f.Node != "" {
-		record.Source = &source{Address: f.Node}
+	if address := refusal.Address; address != "" {
+		record.Source = &source{Address: address, IP: address, Port: refusal.Port}
+	} else if refusal.Node != "" {
+		record.Source = &source{Address: refusal.Node}
 	}
-	if f.Node != "" {
-		record.Host = &named{Name: f.Node}
+	if refusal.Node != "" {
+		record.Host = &named{Name: refusal.Node}
 	}
-	record.Muster = muster{Actor: f.Actor, Command: f.Method, Fields: f.Fields}
-	record.Message = "refused " + f.Method + ": " + f.Reason
+	record.Muster = muster{Actor: refusal.Actor, Command: refusal.Method, Fields: refusal.Fields}
+	record.Message = "refused " + refusal.Method + ": " + refusal.Reason
 	return record
 }
 
@@ -68,15 +68,15 @@ func (o Origin) LeftOut(at time.Time, n uint64) *Record {
 }
 
 // Gap makes the record of a place where the trail is not whole.
-func (o Origin) Gap(at time.Time, why string) *Record {
+func (o Origin) Gap(at time.Time, reason string) *Record {
 	record := o.newRecord(at)
 	record.Event.ID = fmt.Sprintf("gap-%x", at.UnixNano())
 	record.Event.Category = []string{"configuration"}
 	record.Event.Type = []string{"info"}
 	record.Event.Action = "audit-gap"
 	record.Event.Outcome = "failure"
-	record.Event.Reason = why
+	record.Event.Reason = reason
 	record.Muster = muster{Actor: "system"}
-	record.Message = "the audit trail is not whole here: " + why
+	record.Message = "the audit trail is not whole here: " + reason
 	return record
 }

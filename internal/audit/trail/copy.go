@@ -18,11 +18,13 @@ const Traces = "traces"
 
 // Positions tells whether anything of this controller has a position that the next
 // leader needs.
-func Positions(cfg *conffile.Config) bool { return cfg.Audit.On() || cfg.OTLP.SendsTraces() }
+func Positions(config *conffile.Config) bool {
+	return config.Audit.On() || config.OTLP.SendsTraces()
+}
 
 // PathOf is the file with the position of a target, in a folder that is made.
-func PathOf(cfg *conffile.Config, name string) (string, error) {
-	dir, err := makeDir(cfg.StateDir)
+func PathOf(config *conffile.Config, name string) (string, error) {
+	dir, err := makeDir(config.StateDir)
 	return filepath.Join(dir, name+".json"), err
 }
 
@@ -35,29 +37,32 @@ func (t *Trail) DeliveredByTarget() map[string]peers.Delivered {
 	}
 	out := map[string]peers.Delivered{}
 	for i, exporter := range t.exporters {
-		pos := exporter.Saved()
-		if epochs := t.options.Controller.View().State.Epochs; pos == (audit.Position{}) && len(epochs) > 0 {
+		position := exporter.Saved()
+		if epochs := t.options.Controller.View().State.Epochs; position == (audit.Position{}) &&
+			len(epochs) > 0 {
 			began := epochs[len(epochs)-1]
-			pos = audit.Position{Epoch: began.Value, Seq: began.Seq}
+			position = audit.Position{Epoch: began.Value, Seq: began.Seq}
 		}
-		out[t.names[i]] = peers.Delivered{To: sharedTarget(t.options.Config, t.names[i]), Position: pos}
+		out[t.names[i]] = peers.Delivered{
+			To: sharedTarget(t.options.Config, t.names[i]), Position: position,
+		}
 	}
 	return out
 }
 
 // sharedTarget is where a target is, if it is not on this host.
-func sharedTarget(cfg *conffile.Config, name string) string {
+func sharedTarget(config *conffile.Config, name string) string {
 	if name == Traces {
-		return cfg.OTLP.Endpoint
+		return config.OTLP.Endpoint
 	}
 	if name != "syslog" {
 		return ""
 	}
-	network, _, err := cfg.Audit.SyslogAddress()
+	network, _, err := config.Audit.SyslogAddress()
 	if err != nil || network == "unix" {
 		return ""
 	}
-	return cfg.Audit.Syslog
+	return config.Audit.Syslog
 }
 
 // CopyDelivered keeps, while this controller stands by, how far the leader's audit
@@ -65,10 +70,10 @@ func sharedTarget(cfg *conffile.Config, name string) string {
 // missing from the trail.
 func CopyDelivered(
 	ctx context.Context,
-	cfg *conffile.Config,
+	config *conffile.Config,
 	others *peers.Peers,
 	durable *ledgerlog.Durable,
-	log *slog.Logger,
+	logger *slog.Logger,
 ) error {
 	said := ""
 	for clock.PauseFor(ctx, peers.AskPatience) {
@@ -76,10 +81,10 @@ func CopyDelivered(
 		if !lead.Known || lead.Self {
 			continue
 		}
-		err := copyDeliveredFrom(ctx, cfg, others, lead.Address)
+		err := copyDeliveredFrom(ctx, config, others, lead.Address)
 		if err != nil && ctx.Err() == nil && err.Error() != said {
 			said = err.Error()
-			log.Warn("how far the leader's audit trail has come is not known here", "error", err)
+			logger.Warn("how far the leader's audit trail has come is not known here", "error", err)
 		}
 	}
 	return nil
@@ -88,7 +93,7 @@ func CopyDelivered(
 // copyDeliveredFrom asks the leader at an address.
 func copyDeliveredFrom(
 	ctx context.Context,
-	cfg *conffile.Config,
+	config *conffile.Config,
 	others *peers.Peers,
 	address string,
 ) error {
@@ -96,15 +101,15 @@ func copyDeliveredFrom(
 	if err != nil || leader == nil {
 		return err
 	}
-	targets, err := targetsOf(&cfg.Audit, "")
+	targets, err := targetsOf(&config.Audit, "")
 	if err != nil {
 		return err
 	}
-	if cfg.OTLP.SendsTraces() {
+	if config.OTLP.SendsTraces() {
 		targets = append(targets, target{name: Traces})
 	}
 	for _, target := range targets {
-		path, err := PathOf(cfg, target.name)
+		path, err := PathOf(config, target.name)
 		if err != nil {
 			return err
 		}
@@ -112,7 +117,7 @@ func copyDeliveredFrom(
 		if err != nil {
 			return err
 		}
-		next := positionToKeep(own, sharedTarget(cfg, target.name), leader[target.name])
+		next := positionToKeep(own, sharedTarget(config, target.name), leader[target.name])
 		if next == own {
 			continue
 		}

@@ -67,27 +67,27 @@ func makeDir(stateDir string) (string, error) {
 }
 
 // Open makes the exporters that muster.yaml asks for; nil = none.
-func Open(o Options) (*Trail, error) {
-	cfg := &o.Config.Audit
-	if !cfg.On() {
+func Open(options Options) (*Trail, error) {
+	config := &options.Config.Audit
+	if !config.On() {
 		return nil, nil
 	}
 	host, err := os.Hostname()
 	if err != nil {
 		return nil, err
 	}
-	targets, err := targetsOf(cfg, host)
+	targets, err := targetsOf(config, host)
 	if err != nil {
 		return nil, err
 	}
-	dir, err := makeDir(o.Config.StateDir)
+	dir, err := makeDir(options.Config.StateDir)
 	if err != nil {
 		return nil, err
 	}
-	origin := audit.Origin{Cluster: o.Cluster, Controller: host}
-	trail := &Trail{options: o, refusals: audit.NewRefusals(origin, time.Now)}
+	origin := audit.Origin{Cluster: options.Cluster, Controller: host}
+	trail := &Trail{options: options, refusals: audit.NewRefusals(origin, time.Now)}
 	which := audit.Changes
-	if cfg.Events == "all" {
+	if config.Events == "all" {
 		which = audit.All
 	}
 	for _, target := range targets {
@@ -95,7 +95,7 @@ func Open(o Options) (*Trail, error) {
 			audit.Config{
 				Name:   target.name,
 				Target: target.to,
-				Source: Ledger{o},
+				Source: Ledger{options},
 				Origin: origin,
 				Which:  which,
 				Position: filepath.Join(
@@ -104,7 +104,7 @@ func Open(o Options) (*Trail, error) {
 				),
 				Refusals: trail.refusals,
 				Now:      time.Now,
-				Log:      o.Log,
+				Log:      options.Log,
 			},
 		)
 		if err != nil {
@@ -122,32 +122,34 @@ type target struct {
 }
 
 // targetsOf are the places that muster.yaml names.
-func targetsOf(cfg *conffile.Audit, host string) ([]target, error) {
-	var out []target
-	if cfg.File != "" {
-		out = append(
-			out,
-			target{"file", audit.NewFile(cfg.File, int64(cfg.FileMaxSize), int(cfg.FileKeep))},
+func targetsOf(config *conffile.Audit, host string) ([]target, error) {
+	var targets []target
+	if config.File != "" {
+		targets = append(
+			targets,
+			target{
+				"file", audit.NewFile(config.File, int64(config.FileMaxSize), int(config.FileKeep)),
+			},
 		)
 	}
-	if cfg.Syslog != "" {
-		network, address, err := cfg.SyslogAddress()
+	if config.Syslog != "" {
+		network, address, err := config.SyslogAddress()
 		if err != nil {
 			return nil, err
 		}
 		to, err := audit.NewSyslog(
-			audit.SyslogConfig{Network: network, Address: address, Facility: cfg.SyslogFacility,
-				CA: cfg.SyslogCA, Cert: cfg.SyslogCert, Key: cfg.SyslogKey, Host: host},
+			audit.SyslogConfig{Network: network, Address: address, Facility: config.SyslogFacility,
+				CA: config.SyslogCA, Cert: config.SyslogCert, Key: config.SyslogKey, Host: host},
 		)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, target{"syslog", to})
+		targets = append(targets, target{"syslog", to})
 	}
-	if cfg.Journald {
-		out = append(out, target{"journald", audit.NewJournal(audit.JournalSocket)})
+	if config.Journald {
+		targets = append(targets, target{"journald", audit.NewJournal(audit.JournalSocket)})
 	}
-	return out, nil
+	return targets, nil
 }
 
 // EachExporter gives what writes to a target, which runs until its context ends.
@@ -155,8 +157,8 @@ func (t *Trail) EachExporter(spawn func(name string, run func(context.Context) e
 	if t == nil {
 		return
 	}
-	for i, e := range t.exporters {
-		spawn("audit trail to "+t.names[i], e.Run)
+	for i, exporter := range t.exporters {
+		spawn("audit trail to "+t.names[i], exporter.Run)
 	}
 }
 
@@ -165,11 +167,11 @@ func (t *Trail) Statuses() []audit.Status {
 	if t == nil {
 		return nil
 	}
-	out := make([]audit.Status, len(t.exporters))
-	for i, e := range t.exporters {
-		out[i] = e.Status()
+	statuses := make([]audit.Status, len(t.exporters))
+	for i, exporter := range t.exporters {
+		statuses[i] = exporter.Status()
 	}
-	return out
+	return statuses
 }
 
 // Ledger is this controller's ledger as its own API tells it.
@@ -180,24 +182,24 @@ func (a Ledger) Head() uint64 { return a.Controller.View().State.Seq }
 
 // Now is the position behind the newest event.
 func (a Ledger) Now() audit.Position {
-	st := a.Controller.View().State
-	pos := audit.Position{Seq: st.Seq}
-	if len(st.Epochs) > 0 {
-		pos.Epoch = st.Epochs[len(st.Epochs)-1].Value
+	cluster := a.Controller.View().State
+	position := audit.Position{Seq: cluster.Seq}
+	if len(cluster.Epochs) > 0 {
+		position.Epoch = cluster.Epochs[len(cluster.Epochs)-1].Value
 	}
-	return pos
+	return position
 }
 
 // Resume implements audit.Source.
-func (a Ledger) Resume(pos audit.Position) (from uint64, gap string, err error) {
-	st := a.Controller.View().State
-	from, gap = resumeAt(st, pos)
+func (a Ledger) Resume(position audit.Position) (from uint64, gap string, err error) {
+	cluster := a.Controller.View().State
+	from, gap = resumeAt(cluster, position)
 	known, err := store.Past{Archive: a.Archive, Codec: a.Codec}.Known()
 	if err != nil {
 		return 0, "", err
 	}
 	if from < known {
-		if pos != (audit.Position{}) {
+		if position != (audit.Position{}) {
 			gap = fmt.Sprintf(
 				"events %d to %d were dropped by ledger.retention before this target had taken them",
 				from,
@@ -212,30 +214,31 @@ func (a Ledger) Resume(pos audit.Position) (from uint64, gap string, err error) 
 // resumeAt is the first event behind a position. Of a history that this ledger
 // does not have, because it was restored from an older copy, it is the first event
 // that cannot have been taken.
-func resumeAt(st *state.State, pos audit.Position) (from uint64, gap string) {
-	epochs := st.Epochs
+func resumeAt(cluster *state.State, position audit.Position) (from uint64, gap string) {
+	epochs := cluster.Epochs
 	switch {
 	case len(epochs) == 0:
-		return min(pos.Seq, st.Seq) + 1, ""
-	case pos == (audit.Position{}):
+		return min(position.Seq, cluster.Seq) + 1, ""
+	case position == (audit.Position{}):
 		return epochs[len(epochs)-1].Seq, ""
-	case pos.Epoch == 0 && pos.Seq <= st.Seq, st.HasSeen(pos.Epoch, pos.Seq):
-		return pos.Seq + 1, ""
+	case position.Epoch == 0 && position.Seq <= cluster.Seq,
+		cluster.HasSeen(position.Epoch, position.Seq):
+		return position.Seq + 1, ""
 	}
 	from = epochs[0].Seq
 	for i := range epochs {
 		switch {
-		case epochs[i].Value != pos.Epoch:
+		case epochs[i].Value != position.Epoch:
 		case i+1 < len(epochs):
 			from = epochs[i+1].Seq
 		default:
-			from = st.Seq + 1
+			from = cluster.Seq + 1
 		}
 	}
 	return from, fmt.Sprintf(
 		"this ledger was restored from an older copy and does not hold event %d of epoch %016x, which this target has; records from event %d on follow",
-		pos.Seq,
-		pos.Epoch,
+		position.Seq,
+		position.Epoch,
 		from,
 	)
 }
@@ -256,19 +259,19 @@ func (a Ledger) FollowLives(
 	from uint64,
 	take func(*apiv1.EventsReply) error,
 ) error {
-	st, err := store.Past{Archive: a.Archive, Codec: a.Codec}.Snapshot(from - 1)
+	cluster, err := store.Past{Archive: a.Archive, Codec: a.Codec}.Snapshot(from - 1)
 	if err != nil {
 		return err
 	}
-	req := &apiv1.EventsRequest{Since: max(int64(beginOfLives(st)), 1), Follow: true}
-	return a.follow(ctx, "traces of jobs", req, take)
+	request := &apiv1.EventsRequest{Since: max(int64(beginOfLives(cluster)), 1), Follow: true}
+	return a.follow(ctx, "traces of jobs", request, take)
 }
 
 // beginOfLives is when the first of the jobs that a state knows was submitted, or the
 // time of the state.
-func beginOfLives(st *state.State) spec.Instant {
-	since := st.At
-	st.Jobs.Range(func(_ uint64, job *state.Job) bool {
+func beginOfLives(cluster *state.State) spec.Instant {
+	since := cluster.At
+	cluster.Jobs.Range(func(_ uint64, job *state.Job) bool {
 		since = min(since, job.Submitted)
 		return true
 	})
@@ -280,7 +283,7 @@ func beginOfLives(st *state.State) spec.Instant {
 func (a Ledger) follow(
 	ctx context.Context,
 	as string,
-	req *apiv1.EventsRequest,
+	request *apiv1.EventsRequest,
 	take func(*apiv1.EventsReply) error,
 ) error {
 	ctx = identity.With(
@@ -288,7 +291,7 @@ func (a Ledger) follow(
 		identity.Identity{Kind: identity.Admin, UID: identity.NoID, GID: identity.NoID, User: as},
 	)
 	svc := daemon.NewClusterService(a.Controller)
-	return svc.Events(req, &stream{ctx: ctx, take: take})
+	return svc.Events(request, &stream{ctx: ctx, take: take})
 }
 
 // stream is an answer to a caller in this process.
@@ -302,7 +305,7 @@ type stream struct {
 func (a *stream) Context() context.Context { return a.ctx }
 
 // Send implements the stream of Events.
-func (a *stream) Send(m *apiv1.EventsReply) error { return a.take(m) }
+func (a *stream) Send(message *apiv1.EventsReply) error { return a.take(message) }
 
 // UnaryInterceptor reports calls that were refused because of who asked, whether
 // the table of methods refuses them or what serves them.
@@ -341,23 +344,23 @@ func (t *Trail) NotAdmitted(
 }
 
 // NotIdentified reports a request over HTTP without a good token or certificate.
-func (t *Trail) NotIdentified(r *http.Request, err error) {
+func (t *Trail) NotIdentified(request *http.Request, err error) {
 	if t == nil {
 		return
 	}
 	who := identity.Nameless()
-	if peer := t.options.PeerOf(r); peer != nil {
+	if peer := t.options.PeerOf(request); peer != nil {
 		who = *peer
 	}
-	f := refusalBy(who)
-	if host, port, ok := strings.Cut(r.RemoteAddr, "]:"); ok {
-		f.Address = strings.TrimPrefix(host, "[")
-		f.Port, _ = strconv.Atoi(port) // it stands in for what is not known
-	} else if host, port, ok := strings.Cut(r.RemoteAddr, ":"); ok {
-		f.Address = host
-		f.Port, _ = strconv.Atoi(port)
+	refusal := refusalBy(who)
+	if host, port, ok := strings.Cut(request.RemoteAddr, "]:"); ok {
+		refusal.Address = strings.TrimPrefix(host, "[")
+		refusal.Port, _ = strconv.Atoi(port) // it stands in for what is not known
+	} else if host, port, ok := strings.Cut(request.RemoteAddr, ":"); ok {
+		refusal.Address = host
+		refusal.Port, _ = strconv.Atoi(port)
 	}
-	t.refuse(f, r.Method+" "+r.URL.Path, err)
+	t.refuse(refusal, request.Method+" "+request.URL.Path, err)
 }
 
 // reportRefusal reports an error that says that the caller may not.
@@ -365,7 +368,7 @@ func (t *Trail) reportRefusal(
 	ctx context.Context,
 	who identity.Identity,
 	method string,
-	req any,
+	request any,
 	err error,
 ) {
 	switch rpcstatus.Convert(err, rpcstatus.Numbers()).Wire {
@@ -373,21 +376,21 @@ func (t *Trail) reportRefusal(
 	default:
 		return
 	}
-	f := refusalBy(who)
+	refusal := refusalBy(who)
 	if at := identity.AddressOf(ctx); at != nil {
-		f.Address, f.Port = at.IP.String(), at.Port
+		refusal.Address, refusal.Port = at.IP.String(), at.Port
 	}
-	if m, ok := req.(proto.Message); ok {
-		f.Fields = askedFor(m)
+	if m, ok := request.(proto.Message); ok {
+		refusal.Fields = askedFor(m)
 	}
-	t.refuse(f, path.Base(path.Dir(method))+"/"+path.Base(method), err)
+	t.refuse(refusal, path.Base(path.Dir(method))+"/"+path.Base(method), err)
 }
 
-func (t *Trail) refuse(f audit.Refusal, method string, err error) {
-	f.Method = strings.TrimPrefix(method, "muster.v1.")
-	f.Reason = err.Error()
-	f.Unknown = rpcstatus.Convert(err, rpcstatus.Numbers()).Wire == rpcstatus.Unauthenticated
-	t.refusals.Report(f)
+func (t *Trail) refuse(refusal audit.Refusal, method string, err error) {
+	refusal.Method = strings.TrimPrefix(method, "muster.v1.")
+	refusal.Reason = err.Error()
+	refusal.Unknown = rpcstatus.Convert(err, rpcstatus.Numbers()).Wire == rpcstatus.Unauthenticated
+	t.refusals.Report(refusal)
 }
 
 // Refused reports a call that the site's script refused.
@@ -395,23 +398,23 @@ func (t *Trail) Refused(ctx context.Context, call string, err error) {
 	if t == nil {
 		return
 	}
-	f := refusalBy(identity.From(ctx))
+	refusal := refusalBy(identity.From(ctx))
 	if at := identity.AddressOf(ctx); at != nil {
-		f.Address, f.Port = at.IP.String(), at.Port
+		refusal.Address, refusal.Port = at.IP.String(), at.Port
 	}
-	t.refuse(f, call, err)
+	t.refuse(refusal, call, err)
 }
 
 // refusalBy says who was refused.
 func refusalBy(who identity.Identity) audit.Refusal {
-	f := audit.Refusal{Actor: who.Kind.String(), Node: who.Node}
+	refusal := audit.Refusal{Actor: who.Kind.String(), Node: who.Node}
 	if who.IsUser() || who.Kind == identity.Admin {
-		f.User = authz.UserName(who)
+		refusal.User = authz.UserName(who)
 	}
 	if who.UID != identity.NoID {
-		f.UID = strconv.FormatUint(uint64(who.UID), 10)
+		refusal.UID = strconv.FormatUint(uint64(who.UID), 10)
 	}
-	return f
+	return refusal
 }
 
 // askedNames are the fields of requests that say what a call was about. Others may
@@ -468,16 +471,16 @@ func askedFor(m proto.Message) map[string]any {
 // joinValues are the values of a list, as far as a record has room.
 func joinValues(list protoreflect.List) string {
 	const room = 512
-	var b strings.Builder
+	var text strings.Builder
 	for i := range list.Len() {
 		if i > 0 {
-			b.WriteByte(',')
+			text.WriteByte(',')
 		}
-		if b.Len() > room {
-			b.WriteString("…")
+		if text.Len() > room {
+			text.WriteString("…")
 			break
 		}
-		b.WriteString(list.Get(i).String())
+		text.WriteString(list.Get(i).String())
 	}
-	return b.String()
+	return text.String()
 }

@@ -22,7 +22,7 @@ func Read(source []byte) (Comments, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the comments of Config: %w", err)
 	}
-	out := Comments{}
+	comments := Comments{}
 	for _, d := range f.Decls {
 		g, ok := d.(*ast.GenDecl)
 		if !ok || g.Tok != token.TYPE {
@@ -31,16 +31,16 @@ func Read(source []byte) (Comments, error) {
 		for _, s := range g.Specs {
 			t := s.(*ast.TypeSpec)
 			if st, ok := t.Type.(*ast.StructType); ok {
-				out[t.Name.Name] = paragraph(g.Doc)
+				comments[t.Name.Name] = paragraph(g.Doc)
 				for _, field := range st.Fields.List {
 					for _, name := range field.Names {
-						out[t.Name.Name+"."+name.Name] = paragraph(field.Doc)
+						comments[t.Name.Name+"."+name.Name] = paragraph(field.Doc)
 					}
 				}
 			}
 		}
 	}
-	return out, nil
+	return comments, nil
 }
 
 // paragraph joins the first paragraph of a comment into one line.

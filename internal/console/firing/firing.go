@@ -68,16 +68,16 @@ func (f *Alerts) Ask(ctx context.Context, client *http.Client) {
 		f.Log.Info("the console reads alerts again", "alertmanager", f.URL)
 	}
 	f.last = console.Alerts{At: time.Now()}
-	for _, one := range list {
+	for _, firing := range list {
 		f.last.List = append(f.last.List, console.Alert{
-			Name:     one.Name,
-			Severity: string(one.Severity),
-			User:     one.User,
-			Summary:  one.Summary,
-			Detail:   one.Detail,
-			Runbook:  one.Runbook,
-			Board:    one.Board,
-			Since:    one.Since.UnixNano(),
+			Name:     firing.Name,
+			Severity: string(firing.Severity),
+			User:     firing.User,
+			Summary:  firing.Summary,
+			Detail:   firing.Detail,
+			Runbook:  firing.Runbook,
+			Board:    firing.Board,
+			Since:    firing.Since.UnixNano(),
 		})
 	}
 }

@@ -83,9 +83,9 @@ func unpackFolder(packed, dir string) error {
 	if err != nil {
 		return err
 	}
-	r := tar.NewReader(zipped)
+	reader := tar.NewReader(zipped)
 	for {
-		header, err := r.Next()
+		header, err := reader.Next()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
@@ -96,7 +96,7 @@ func unpackFolder(packed, dir string) error {
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			return err
 		}
-		data, err := io.ReadAll(r)
+		data, err := io.ReadAll(reader)
 		if err != nil {
 			return err
 		}

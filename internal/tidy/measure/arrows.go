@@ -16,8 +16,8 @@ type arrow struct{ from, to int }
 // those that run upward in the best order of the files that was found.
 func (m *meter) countArrows(pkg *tidy.Package, files []*tidy.File) (all, upward int) {
 	index := map[string]int{}
-	for i, f := range files {
-		index[f.Path] = i
+	for i, file := range files {
+		index[file.Path] = i
 	}
 	seen := map[arrow]bool{}
 	for i, file := range files {

@@ -74,16 +74,16 @@ func measureTree(tree *tidy.Tree, only string) result {
 		m := meter{fset: tree.Fset, methods: map[string]int{}}
 		m.dir = pkg.Dir
 		var files []*tidy.File
-		for _, f := range pkg.Files {
-			if !f.Generated {
-				files = append(files, f)
+		for _, file := range pkg.Files {
+			if !file.Generated {
+				files = append(files, file)
 			}
 		}
 		if len(files) == 0 {
 			continue
 		}
-		for _, f := range files {
-			m.measureFile(f)
+		for _, file := range files {
+			m.measureFile(file)
 		}
 		m.arrows, m.upward = m.countArrows(pkg, files)
 		m.findLargestType()
@@ -101,8 +101,8 @@ type meter struct {
 	places  []string
 }
 
-func (m *meter) noteFinding(kind string, pos token.Pos, detail string) {
-	at := m.fset.Position(pos)
+func (m *meter) noteFinding(kind string, position token.Pos, detail string) {
+	at := m.fset.Position(position)
 	m.places = append(
 		m.places,
 		strings.TrimSpace(fmt.Sprintf("%s %s:%d %s", kind, at.Filename, at.Line, detail)),
@@ -313,11 +313,11 @@ func (m *meter) countNames(names ...ast.Expr) {
 // measureSubjects describes the subjects of commits.
 func measureSubjects(subjects []string) string {
 	long, joined := 0, 0
-	for _, s := range subjects {
-		if len([]rune(s)) > subjectLength {
+	for _, text := range subjects {
+		if len([]rune(text)) > subjectLength {
 			long++
 		}
-		if strings.Contains(s, ";") {
+		if strings.Contains(text, ";") {
 			joined++
 		}
 	}
@@ -326,9 +326,9 @@ func measureSubjects(subjects []string) string {
 }
 
 func (r result) renderTable() string {
-	var b strings.Builder
+	var text strings.Builder
 	fmt.Fprintf(
-		&b,
+		&text,
 		"%-34s %5s %7s %12s %5s %6s %6s %6s %6s %8s %7s %6s  %s\n",
 		"package",
 		"files",
@@ -348,11 +348,11 @@ func (r result) renderTable() string {
 	all.dir = "in all"
 	packages := slices.Clone(r.packages)
 	for _, p := range packages {
-		b.WriteString(p.row())
+		text.WriteString(p.row())
 		all.add(p)
 	}
-	b.WriteString(all.row())
-	return b.String()
+	text.WriteString(all.row())
+	return text.String()
 }
 
 func (f figures) row() string {

@@ -35,11 +35,11 @@ type message struct {
 // messages puts traces into requests of a bounded size. A trace of many spans is spread
 // over several, which receivers put together by its id.
 func (r Resource) messages(list []*traces.Trace) []message {
-	var out []message
+	var messages []message
 	open := message{of: r}
 	flush := func() {
 		if open.spans > 0 {
-			out = append(out, open.filled())
+			messages = append(messages, open.filled())
 		}
 		open = message{of: r}
 	}
@@ -57,7 +57,7 @@ func (r Resource) messages(list []*traces.Trace) []message {
 		}
 	}
 	flush()
-	return out
+	return messages
 }
 
 // filled makes the request.
@@ -78,12 +78,12 @@ func (m message) filled() message {
 
 // split makes a message of each job.
 func (m message) split() []message {
-	var out []message
+	var messages []message
 	for i := range m.jobs {
 		one := message{of: m.of, jobs: m.jobs[i : i+1], byJob: m.byJob[i : i+1], spans: len(m.byJob[i])}
-		out = append(out, one.filled())
+		messages = append(messages, one.filled())
 	}
-	return out
+	return messages
 }
 
 // attributes name the resource in the words of OpenTelemetry's conventions.
@@ -111,11 +111,11 @@ func spansOf(t *traces.Trace) []*trace.Span {
 			Attributes:         attributesOf(s.Facts),
 			DroppedEventsCount: uint32(s.Dropped),
 		}
-		for _, e := range s.Events {
+		for _, event := range s.Events {
 			span.Events = append(span.Events, &trace.Span_Event{
-				TimeUnixNano: uint64(e.At),
-				Name:         e.Name,
-				Attributes:   attributesOf(e.Facts),
+				TimeUnixNano: uint64(event.At),
+				Name:         event.Name,
+				Attributes:   attributesOf(event.Facts),
 			})
 		}
 		if s.Failed != "" {
@@ -138,9 +138,9 @@ func validText(text string) string { return strings.ToValidUTF8(text, "\ufffd") 
 
 func attributesOf(facts []traces.Fact) []*common.KeyValue {
 	out := make([]*common.KeyValue, 0, len(facts))
-	for _, f := range facts {
+	for _, fact := range facts {
 		value := &common.AnyValue{}
-		switch x := f.Value.(type) {
+		switch x := fact.Value.(type) {
 		case string:
 			value.Value = &common.AnyValue_StringValue{StringValue: validText(x)}
 		case int64:
@@ -148,7 +148,7 @@ func attributesOf(facts []traces.Fact) []*common.KeyValue {
 		case bool:
 			value.Value = &common.AnyValue_BoolValue{BoolValue: x}
 		}
-		out = append(out, &common.KeyValue{Key: f.Key, Value: value})
+		out = append(out, &common.KeyValue{Key: fact.Key, Value: value})
 	}
 	return out
 }

@@ -9,22 +9,22 @@ import (
 )
 
 // Open makes the Sender that muster.yaml asks for; nil = none.
-func Open(o trail.Options, version string) (*Sender, error) {
-	cfg := &o.Config.OTLP
-	if !cfg.SendsTraces() {
+func Open(options trail.Options, version string) (*Sender, error) {
+	config := &options.Config.OTLP
+	if !config.SendsTraces() {
 		return nil, nil
 	}
-	at, err := cfg.Address()
+	at, err := config.Address()
 	if err != nil {
 		return nil, err
 	}
 	to, err := otlp.New(otlp.Config{
 		At:        at,
-		CA:        cfg.CA,
-		Cert:      cfg.Cert,
-		Key:       cfg.Key,
-		TokenFile: cfg.TokenFile,
-		Timeout:   time.Duration(cfg.Timeout),
+		CA:        config.CA,
+		Cert:      config.Cert,
+		Key:       config.Key,
+		TokenFile: config.TokenFile,
+		Timeout:   time.Duration(config.Timeout),
 	})
 	if err != nil {
 		return nil, err
@@ -33,16 +33,16 @@ func Open(o trail.Options, version string) (*Sender, error) {
 	if err != nil {
 		return nil, err
 	}
-	path, err := trail.PathOf(o.Config, trail.Traces)
+	path, err := trail.PathOf(options.Config, trail.Traces)
 	if err != nil {
 		return nil, err
 	}
 	return New(Config{
-		Source:   trail.Ledger{Options: o},
+		Source:   trail.Ledger{Options: options},
 		To:       to,
-		Resource: Resource{Cluster: o.Cluster, Controller: host, Version: version},
+		Resource: Resource{Cluster: options.Cluster, Controller: host, Version: version},
 		Position: path,
 		Now:      time.Now,
-		Log:      o.Log,
+		Log:      options.Log,
 	})
 }

@@ -81,21 +81,21 @@ const (
 
 // New makes a Sender with the position that an earlier one left. Without one it begins
 // with the jobs that end from now on: muster traces tells of those before.
-func New(cfg Config) (*Sender, error) {
-	s := &Sender{cfg: cfg}
-	if s.cfg.Pause == nil {
-		s.cfg.Pause = pause
+func New(config Config) (*Sender, error) {
+	sender := &Sender{cfg: config}
+	if sender.cfg.Pause == nil {
+		sender.cfg.Pause = pause
 	}
-	pos, err := audit.ReadPosition(cfg.Position)
+	position, err := audit.ReadPosition(config.Position)
 	if err != nil {
 		return nil, err
 	}
-	s.saved = pos
-	if pos == (audit.Position{}) {
-		pos = cfg.Source.Now()
+	sender.saved = position
+	if position == (audit.Position{}) {
+		position = config.Source.Now()
 	}
-	s.taken = pos
-	return s, nil
+	sender.taken = position
+	return sender, nil
 }
 
 // Run sends until the context ends.
@@ -129,8 +129,8 @@ func (s *Sender) follow(ctx context.Context) error {
 	}
 	lives := traces.NewBuilder(0, from-1)
 	err = s.cfg.Source.FollowLives(ctx, from, func(m *apiv1.EventsReply) error {
-		for _, e := range m.GetEvents() {
-			lives.Add(e)
+		for _, event := range m.GetEvents() {
+			lives.Add(event)
 		}
 		if err := s.deliver(ctx, lives.Take()); err != nil {
 			return err
@@ -253,10 +253,10 @@ func (s *Sender) position() audit.Position {
 	return s.taken
 }
 
-func (s *Sender) note(pos audit.Position) {
+func (s *Sender) note(position audit.Position) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.taken = pos
+	s.taken = position
 }
 
 // keep notes from time to time how far this has come.
@@ -277,18 +277,18 @@ func (s *Sender) keep(ctx context.Context) {
 // save writes the position to its file.
 func (s *Sender) save() error {
 	s.mu.Lock()
-	pos := s.taken
-	same := pos == s.saved
+	position := s.taken
+	same := position == s.saved
 	s.mu.Unlock()
 	if same {
 		return nil
 	}
-	if err := audit.WritePosition(s.cfg.Position, pos); err != nil {
+	if err := audit.WritePosition(s.cfg.Position, position); err != nil {
 		return fmt.Errorf("how far traces of jobs have been sent: %w", err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.saved = pos
+	s.saved = position
 	return nil
 }
 
@@ -303,12 +303,12 @@ func (s *Sender) Saved() audit.Position {
 func (s *Sender) Status() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := s.status
-	out.Seq = s.taken.Seq
+	status := s.status
+	status.Seq = s.taken.Seq
 	if s.waiting != 0 {
-		out.Seconds = max(s.cfg.Now().Sub(time.Unix(0, s.waiting)).Seconds(), 0)
+		status.Seconds = max(s.cfg.Now().Sub(time.Unix(0, s.waiting)).Seconds(), 0)
 	}
-	return out
+	return status
 }
 
 func pause(ctx context.Context, d time.Duration) {

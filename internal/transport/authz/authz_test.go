@@ -1,6 +1,7 @@
 package authz
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/musterhpc/muster/internal/transport/identity"
@@ -133,5 +134,26 @@ func TestNodeSpeaksForItself(t *testing.T) {
 	}
 	if SpeaksForNode(agent, "n2") == nil {
 		t.Error("an agent hands in the samples of another node")
+	}
+}
+
+// TestRefusalsNameWhoMay: a user reads who may do it, and no method of the API.
+func TestRefusalsNameWhoMay(t *testing.T) {
+	door := Door{Self: 900, Standing: users}
+	ada := identity.Identity{Kind: identity.LocalUser, UID: 1000, User: "ada"}
+	for method, want := range map[string]string{
+		"Cluster/UpdateNode":   "only administrators may do this, not user ada (uid 1000)",
+		"Cluster/Transactions": "only operators and administrators may do this, not user ada (uid 1000)",
+		"Cluster/ChangePolicy": "only coordinators, operators and administrators may do this, not user ada (uid 1000)",
+	} {
+		err := door.Admit(ada, servicePrefix+method)
+		if err == nil || err.Error() != "Access/permission denied: "+want {
+			t.Errorf("%s: %v, want %s", method, err, want)
+		}
+	}
+	for _, m := range Methods() {
+		if err := door.Admit(ada, m.FullName()); err != nil && strings.Contains(err.Error(), m.Name) {
+			t.Errorf("%s: %v", m.FullName(), err)
+		}
 	}
 }

@@ -48,13 +48,44 @@ func (d Door) Admit(id identity.Identity, method string) error {
 		return spec.Refuse(spec.CodeAccessDenied, "root on "+id.Node+
 			" has no privileges here: run as a regular user, or on the controller's host")
 	case grant == None:
-		return spec.Refuse(spec.CodeAccessDenied, id.String()+" ("+role.String()+
-			") may not call "+strings.TrimPrefix(method, servicePrefix))
+		return spec.Refuse(spec.CodeAccessDenied, entry.refusal(id, role))
 	case grant == Here && id.Kind == identity.AttestedUser:
-		return spec.Refuse(spec.CodeAccessDenied, strings.TrimPrefix(method, servicePrefix)+
-			" is for the controller's own host: run the command there, or use an administrator's certificate")
+		return spec.Refuse(spec.CodeAccessDenied,
+			"this is for the controller's own host: run the command there, or use an administrator's certificate")
 	}
 	return nil
+}
+
+// refusal says who may do what a caller may not. People read of levels that sacctmgr gives.
+// A program of a host reads the method, because its version or certificate is wrong.
+func (r *row) refusal(id identity.Identity, role Role) string {
+	if !isPerson(role) {
+		return id.String() + " (" + role.String() + ") may not call " + r.method
+	}
+	var allowed []string
+	for _, level := range []Role{Coordinator, Operator, Administrator} {
+		if r.grants[level] != None {
+			allowed = append(allowed, level.String()+"s")
+		}
+	}
+	if len(allowed) == 0 {
+		return "only programs of the cluster may do this, not " + id.String()
+	}
+	last := len(allowed) - 1
+	text := allowed[last]
+	if last > 0 {
+		text = strings.Join(allowed[:last], ", ") + " and " + text
+	}
+	return "only " + text + " may do this, not " + id.String()
+}
+
+// isPerson tells the roles of people from those of hosts and programs.
+func isPerson(role Role) bool {
+	switch role {
+	case User, Coordinator, Operator, Administrator, Root:
+		return true
+	}
+	return false
 }
 
 // Unary is the door in front of methods with one answer.

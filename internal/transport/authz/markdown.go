@@ -74,8 +74,8 @@ func describe(of protoreflect.ServiceDescriptor, m protoreflect.MethodDescriptor
 
 // Markdown is docs/authorization.md.
 func Markdown() string {
-	var b strings.Builder
-	b.WriteString(`# Authorization
+	var text strings.Builder
+	text.WriteString(`# Authorization
 
 <!-- Written by go run ./docs/gen from internal/transport/authz. -->
 
@@ -105,21 +105,23 @@ the word of a login host or node for its user. Nothing in a message is believed.
 	for _, method := range Methods() {
 		if method.Service != last {
 			last = method.Service
-			fmt.Fprintf(&b, "\n## %s\n\n| method | transports |", method.Service)
+			fmt.Fprintf(&text, "\n## %s\n\n| method | transports |", method.Service)
 			for _, role := range Roles() {
-				fmt.Fprintf(&b, " %s |", role)
+				fmt.Fprintf(&text, " %s |", role)
 			}
-			b.WriteString(" limits |\n|---|---|" + strings.Repeat("---|", int(numRoles)) + "---|\n")
+			text.WriteString(
+				" limits |\n|---|---|" + strings.Repeat("---|", int(numRoles)) + "---|\n",
+			)
 		}
 		var names []string
 		for _, t := range method.Transports {
 			names = append(names, string(t))
 		}
-		fmt.Fprintf(&b, "| `%s` | %s |", method.Name, strings.Join(names, ", "))
+		fmt.Fprintf(&text, "| `%s` | %s |", method.Name, strings.Join(names, ", "))
 		for _, role := range Roles() {
-			fmt.Fprintf(&b, " %s |", method.Grant(role))
+			fmt.Fprintf(&text, " %s |", method.Grant(role))
 		}
-		fmt.Fprintf(&b, " %s |\n", method.Note)
+		fmt.Fprintf(&text, " %s |\n", method.Note)
 	}
-	return b.String()
+	return text.String()
 }

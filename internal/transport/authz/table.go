@@ -93,7 +93,7 @@ type row struct {
 
 // table has a row for every method, in the order of the services' definition.
 var table = []row{
-	{"Cluster/Submit", forOwners(), "own jobs; priority and negative nice are for operators, --reboot for administrators; an administrator's certificate names no user to run jobs as"},
+	{"Cluster/Submit", forOwners(), "own jobs, administrators for others too; priority and negative nice are for operators, --reboot for administrators; an administrator's certificate names no user to run jobs as"},
 	{"Cluster/SubmitStream", forOwners(), "as Submit"},
 	{"Cluster/ListJobs", forReaders(), "PrivateData=jobs"},
 	{"Cluster/StreamJobs", forReaders(), "PrivateData=jobs"},
@@ -121,13 +121,14 @@ var table = []row{
 	{"Cluster/Shares", forReaders(), "PrivateData=usage"},
 	{"Cluster/LimitUsage", forReaders(), "PrivateData=usage"},
 	{"Cluster/Priorities", forReaders(), "PrivateData=jobs"},
-	{"Cluster/Diag", forAllReaders(), ""},
+	{"Cluster/Diag", forAllReaders(), "PrivateData=jobs and usage: whose calls"},
 	{"Cluster/Ping", grants{RemoteRoot: Full, User: Full, Coordinator: Full, Operator: Full, Administrator: Full, Root: Full, Controller: Full}, ""},
 	{"Cluster/CreateToken", grants{Administrator: Here, Root: Full}, "a machine vouches for its users, so it is not added from another machine, except with an administrator's certificate"},
 	{"Cluster/ListHosts", grants{RemoteRoot: Limited, User: Limited, Coordinator: Limited, Operator: Limited, Administrator: Full, Root: Full}, "without the serial numbers of certificates, which are for administrators"},
 	{"Cluster/RevokeHost", grants{Administrator: Here, Root: Full}, "as CreateToken"},
 	{"Cluster/ListOrphans", grants{Administrator: Here, Root: Full}, "as CreateToken"},
 	{"Cluster/KillOrphans", grants{Administrator: Here, Root: Full}, "as CreateToken"},
+	{"Cluster/AdoptOrphans", grants{Administrator: Here, Root: Full}, "as CreateToken"},
 	{"Cluster/CreateUserToken", grants{User: Limited, Coordinator: Limited, Operator: Limited, Administrator: Full, Root: Full},
 		"a token of one's own; not inside a job on a compute node; never with a token"},
 	{"Cluster/ListUserTokens", grants{User: Limited, Coordinator: Limited, Operator: Limited, Administrator: Full, Root: Full}, "one's own tokens"},

@@ -55,14 +55,14 @@ type Conn struct {
 }
 
 // Read reads what was read ahead, then from the connection.
-func (c *Conn) Read(b []byte) (int, error) {
+func (c *Conn) Read(data []byte) (int, error) {
 	if c.ahead != nil {
 		if c.ahead.Buffered() > 0 {
-			return c.ahead.Read(b[:min(len(b), c.ahead.Buffered())])
+			return c.ahead.Read(data[:min(len(data), c.ahead.Buffered())])
 		}
 		c.ahead = nil
 	}
-	return c.Conn.Read(b)
+	return c.Conn.Read(data)
 }
 
 // Handshake authenticates an accepted connection. On error it is closed. A *Conn is returned as

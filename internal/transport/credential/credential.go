@@ -96,18 +96,18 @@ type codec struct {
 }
 
 func newCodec() (codec, error) {
-	enc, err := cbor.CoreDetEncOptions().EncMode()
+	encoder, err := cbor.CoreDetEncOptions().EncMode()
 	if err != nil {
 		return codec{}, fmt.Errorf("credential codec: %w", err)
 	}
-	dec, err := cbor.DecOptions{
+	decoder, err := cbor.DecOptions{
 		DupMapKey: cbor.DupMapKeyEnforcedAPF, IndefLength: cbor.IndefLengthForbidden, TagsMd: cbor.TagsForbidden,
 		ExtraReturnErrors: cbor.ExtraDecErrorUnknownField, MaxNestedLevels: 4, MaxArrayElements: MaxGroups, MaxMapPairs: 16,
 	}.DecMode()
 	if err != nil {
 		return codec{}, fmt.Errorf("credential codec: %w", err)
 	}
-	return codec{enc: enc, dec: dec}, nil
+	return codec{enc: encoder, dec: decoder}, nil
 }
 
 func (c codec) encodeClaims(claims Claims) ([]byte, error) {
@@ -189,11 +189,11 @@ func (c codec) canonical(raw []byte, e envelope, claims Claims) error {
 }
 
 func signedBytes(version uint8, key KeyID, claims []byte) []byte {
-	b := make([]byte, 0, len(domain)+1+len(key)+len(claims))
-	b = append(b, domain...)
-	b = append(b, version)
-	b = append(b, key[:]...)
-	return append(b, claims...)
+	buffer := make([]byte, 0, len(domain)+1+len(key)+len(claims))
+	buffer = append(buffer, domain...)
+	buffer = append(buffer, version)
+	buffer = append(buffer, key[:]...)
+	return append(buffer, claims...)
 }
 
 // CheckNode checks what only the receiver knows: that the credential is of its cluster and that

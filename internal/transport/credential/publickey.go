@@ -20,17 +20,17 @@ func (k PublicKey) Bytes() []byte {
 }
 
 // ParsePublicKey is the inverse of Bytes. Errors wrap ErrMalformed.
-func ParsePublicKey(b []byte) (PublicKey, error) {
-	if len(b) != publicSize {
+func ParsePublicKey(data []byte) (PublicKey, error) {
+	if len(data) != publicSize {
 		return PublicKey{}, fmt.Errorf(
 			"%w: a public key of %d bytes, want %d",
 			ErrMalformed,
-			len(b),
+			len(data),
 			publicSize,
 		)
 	}
-	times := b[ed25519.PublicKeySize:]
-	key := PublicKey{Key: append(ed25519.PublicKey(nil), b[:ed25519.PublicKeySize]...),
+	times := data[ed25519.PublicKeySize:]
+	key := PublicKey{Key: append(ed25519.PublicKey(nil), data[:ed25519.PublicKeySize]...),
 		From: spec.Instant(
 			binary.BigEndian.Uint64(times),
 		), Until: spec.Instant(binary.BigEndian.Uint64(times[8:]))}

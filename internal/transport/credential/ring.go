@@ -56,8 +56,8 @@ func NewRing(now spec.Instant) (Ring, error) {
 	if err != nil {
 		return Ring{}, err
 	}
-	r := Ring{codec: c}
-	return r.with(now)
+	ring := Ring{codec: c}
+	return ring.with(now)
 }
 
 func (r Ring) with(from spec.Instant) (Ring, error) {
@@ -93,25 +93,27 @@ func (r Ring) Rotate(now spec.Instant, lead, overlap spec.Span) (Ring, error) {
 
 // Prune returns the ring without the keys whose time is over.
 func (r Ring) Prune(now spec.Instant) Ring {
-	out := Ring{codec: r.codec}
-	for _, k := range r.keys {
-		if now < k.until {
-			out.keys = append(out.keys, k)
+	ring := Ring{codec: r.codec}
+	for _, key := range r.keys {
+		if now < key.until {
+			ring.keys = append(ring.keys, key)
 		}
 	}
-	return out
+	return ring
 }
 
 // Public returns the keys for the nodes, oldest first.
 func (r Ring) Public() []PublicKey {
-	out := make([]PublicKey, 0, len(r.keys))
-	for _, k := range r.keys {
-		out = append(
-			out,
-			PublicKey{Key: k.private.Public().(ed25519.PublicKey), From: k.from, Until: k.until},
+	keys := make([]PublicKey, 0, len(r.keys))
+	for _, key := range r.keys {
+		keys = append(
+			keys,
+			PublicKey{
+				Key: key.private.Public().(ed25519.PublicKey), From: key.from, Until: key.until,
+			},
 		)
 	}
-	return out
+	return keys
 }
 
 // Sign returns the encoded credential, signed with the newest key that signs at claims.Issued.
@@ -185,18 +187,13 @@ func NewVerifier(keys []PublicKey) (*Verifier, error) {
 // machine's clock may differ from the controller's. The claims are returned only with a nil
 // error.
 func (v *Verifier) Verify(raw []byte, now spec.Instant, skew spec.Span) (Claims, error) {
-	e, claims, err := v.codec.decodeClaims(raw)
+	claims, key, err := v.verifySignature(raw)
 	if err != nil {
 		return Claims{}, err
 	}
-	key, ok := v.keys[e.Key]
-	if !ok || now >= key.Until.Add(skew) {
-		return Claims{}, fmt.Errorf("%w: key %s", ErrUnknownKey, e.Key)
-	}
-	if !ed25519.Verify(key.Key, signedBytes(e.Version, e.Key, e.Claims), e.Signature) {
-		return Claims{}, fmt.Errorf("%w: key %s", ErrBadSignature, e.Key)
-	}
 	switch {
+	case now >= key.Until.Add(skew):
+		return Claims{}, fmt.Errorf("%w: key %s", ErrUnknownKey, idOf(key.Key))
 	case now.Add(skew) < claims.Issued:
 		return Claims{}, fmt.Errorf(
 			"%w: issued at %d, here it is %d: do the clocks agree?",
@@ -206,10 +203,35 @@ func (v *Verifier) Verify(raw []byte, now spec.Instant, skew spec.Span) (Claims,
 		)
 	case now >= claims.Expires.Add(skew):
 		return Claims{}, fmt.Errorf("%w: at %d, here it is %d", ErrExpired, claims.Expires, now)
-	case claims.Issued < key.From || claims.Expires > key.Until:
-		return Claims{}, fmt.Errorf("%w: key %s did not sign then", ErrUnknownKey, e.Key)
 	}
 	return claims, nil
+}
+
+// VerifyOld reads a credential and checks its form and signature, however long ago it
+// expired: it tells what a controller once said.
+func (v *Verifier) VerifyOld(raw []byte) (Claims, error) {
+	claims, _, err := v.verifySignature(raw)
+	return claims, err
+}
+
+// verifySignature checks all of a credential that does not depend on the time of the check.
+func (v *Verifier) verifySignature(raw []byte) (Claims, PublicKey, error) {
+	e, claims, err := v.codec.decodeClaims(raw)
+	if err != nil {
+		return Claims{}, PublicKey{}, err
+	}
+	key, ok := v.keys[e.Key]
+	if !ok {
+		return Claims{}, PublicKey{}, fmt.Errorf("%w: key %s", ErrUnknownKey, e.Key)
+	}
+	if !ed25519.Verify(key.Key, signedBytes(e.Version, e.Key, e.Claims), e.Signature) {
+		return Claims{}, PublicKey{}, fmt.Errorf("%w: key %s", ErrBadSignature, e.Key)
+	}
+	if claims.Issued < key.From || claims.Expires > key.Until {
+		return Claims{}, PublicKey{},
+			fmt.Errorf("%w: key %s did not sign then", ErrUnknownKey, e.Key)
+	}
+	return claims, key, nil
 }
 
 // file is the stored form of a Ring.
@@ -227,8 +249,8 @@ type fileKey struct {
 // Bytes returns the ring, private keys included, for a secret store.
 func (r Ring) Bytes() ([]byte, error) {
 	f := file{Format: 1}
-	for _, k := range r.keys {
-		f.Keys = append(f.Keys, fileKey{Seed: k.private.Seed(), From: k.from, Until: k.until})
+	for _, key := range r.keys {
+		f.Keys = append(f.Keys, fileKey{Seed: key.private.Seed(), From: key.from, Until: key.until})
 	}
 	return json.MarshalIndent(f, "", "  ")
 }

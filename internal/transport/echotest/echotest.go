@@ -126,8 +126,8 @@ func unary(name string, call unaryMethod) grpc.MethodDesc {
 		if err := dec(in); err != nil {
 			return nil, err
 		}
-		run := func(ctx context.Context, req any) (any, error) {
-			return call(srv.(Server), ctx, req.(*wrapperspb.StringValue))
+		run := func(ctx context.Context, request any) (any, error) {
+			return call(srv.(Server), ctx, request.(*wrapperspb.StringValue))
 		}
 		if interceptor == nil {
 			return run(ctx, in)
@@ -156,12 +156,12 @@ func Desc() *grpc.ServiceDesc {
 		},
 		Streams: []grpc.StreamDesc{{
 			StreamName: "Count", ServerStreams: true,
-			Handler: func(srv any, stream grpc.ServerStream) error {
+			Handler: func(service any, stream grpc.ServerStream) error {
 				in := new(wrapperspb.Int64Value)
 				if err := stream.RecvMsg(in); err != nil {
 					return err
 				}
-				return srv.(Server).DoCount(in, stream)
+				return service.(Server).DoCount(in, stream)
 			},
 		}, {
 			StreamName: "Upload", ClientStreams: true,

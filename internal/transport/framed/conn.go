@@ -88,20 +88,10 @@ type Call struct {
 	held uint64 // cost of what was received and not credited yet; the receiver's own
 }
 
-// Start sends a request and returns without waiting for an answer, so that one goroutine can
-// have many on their way. The caller must receive until the end or Cancel. The deadline of ctx
-// goes with the request; ctx stays the call's.
-func (c *Conn) Start(
-	ctx context.Context,
-	method string,
-	payload []byte,
-	header ...Pair,
-) (*Call, error) {
-	return c.StartFrame(ctx, &Frame{Method: method, Header: header, Payload: payload})
-}
-
-// StartFrame is Start with a frame of which Method, Header and Payload or Encode are set.
-func (c *Conn) StartFrame(ctx context.Context, frame *Frame) (*Call, error) {
+// SendRequest sends a frame of which Method, Header and Payload or Encode are set, and returns
+// without waiting for an answer, so that one goroutine can have many on their way. The caller must
+// receive until the end or Cancel. The deadline of ctx goes with the request; ctx stays the call's.
+func (c *Conn) SendRequest(ctx context.Context, frame *Frame) (*Call, error) {
 	select {
 	case c.slot <- struct{}{}:
 	case <-ctx.Done():
@@ -198,7 +188,7 @@ func (c *Conn) Invoke(
 	payload []byte,
 	header ...Pair,
 ) ([]byte, error) {
-	call, err := c.Start(ctx, method, payload, header...)
+	call, err := c.SendRequest(ctx, &Frame{Method: method, Header: header, Payload: payload})
 	if err != nil {
 		return nil, err
 	}
@@ -390,7 +380,7 @@ func (c *Conn) deliver(call *Call, frame *Frame) {
 	}
 }
 
-func (k *Call) finished(f *Frame) bool { return f.Kind == End || f.Last }
+func (k *Call) finished(frame *Frame) bool { return frame.Kind == End || frame.Last }
 
 // drain ends the calls that the server has not looked at and lets the others finish.
 func (c *Conn) drain(last uint64) {

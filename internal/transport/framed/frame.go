@@ -134,12 +134,13 @@ var ErrEncode = errors.New("framed: message cannot be encoded")
 // ErrTooLarge is wrapped when a frame would exceed MaxFrame; the connection stays usable.
 var ErrTooLarge = fmt.Errorf("framed: message exceeds %d MiB", MaxFrame>>20)
 
-// Append appends the encoded frame, length included, to b. On error b comes back unchanged.
-func Append(b []byte, frame *Frame) ([]byte, error) {
-	start := len(b)
+// Append appends the encoded frame, length included, to buffer. On error buffer comes back
+// unchanged.
+func Append(buffer []byte, frame *Frame) ([]byte, error) {
+	start := len(buffer)
 	if len(frame.Payload) > MaxFrame || len(frame.Method) > MaxMethod ||
 		len(frame.Header) > MaxHeaders {
-		return b, fmt.Errorf(
+		return buffer, fmt.Errorf(
 			"%w: payload of %d bytes, method of %d, %d headers",
 			ErrTooLarge,
 			len(frame.Payload),
@@ -147,72 +148,72 @@ func Append(b []byte, frame *Frame) ([]byte, error) {
 			len(frame.Header),
 		)
 	}
-	b = append(b, 0, 0, 0, 0, byte(frame.Kind))
-	b = binary.AppendUvarint(b, frame.ID)
+	buffer = append(buffer, 0, 0, 0, 0, byte(frame.Kind))
+	buffer = binary.AppendUvarint(buffer, frame.ID)
 	switch frame.Kind {
 	case Request:
-		b = binary.AppendUvarint(b, uint64(max(0, frame.Timeout.Microseconds())))
-		b = binary.AppendUvarint(b, frame.Window)
-		b = appendString(b, frame.Method)
-		b = binary.AppendUvarint(b, uint64(len(frame.Header)))
-		for _, h := range frame.Header {
-			b = appendString(appendString(b, h.Key), h.Value)
+		buffer = binary.AppendUvarint(buffer, uint64(max(0, frame.Timeout.Microseconds())))
+		buffer = binary.AppendUvarint(buffer, frame.Window)
+		buffer = appendString(buffer, frame.Method)
+		buffer = binary.AppendUvarint(buffer, uint64(len(frame.Header)))
+		for _, pair := range frame.Header {
+			buffer = appendString(appendString(buffer, pair.Key), pair.Value)
 		}
-		return frame.finish(b, start)
+		return frame.finish(buffer, start)
 	case Message:
 		flags := byte(0)
 		if frame.Last {
 			flags = 1
 		}
-		return frame.finish(append(b, flags), start)
+		return frame.finish(append(buffer, flags), start)
 	case End:
 		if frame.Err != nil {
-			b = rpcstatus.Append(b, frame.Err)
+			buffer = rpcstatus.Append(buffer, frame.Err)
 		}
 	case Credit:
-		b = binary.AppendUvarint(b, frame.Bytes)
+		buffer = binary.AppendUvarint(buffer, frame.Bytes)
 	case Cancel, Drain:
 	default:
-		return b[:start], fmt.Errorf("framed: kind %d cannot be sent", frame.Kind)
+		return buffer[:start], fmt.Errorf("framed: kind %d cannot be sent", frame.Kind)
 	}
-	return seal(b, start)
+	return seal(buffer, start)
 }
 
 // finish appends the payload of a frame that began at start and seals it.
-func (f *Frame) finish(b []byte, start int) ([]byte, error) {
+func (f *Frame) finish(buffer []byte, start int) ([]byte, error) {
 	if f.Encode == nil {
-		return seal(append(b, f.Payload...), start)
+		return seal(append(buffer, f.Payload...), start)
 	}
-	out, err := f.Encode(b)
+	out, err := f.Encode(buffer)
 	if err != nil {
-		return b[:start], fmt.Errorf("%w: %w", ErrEncode, err)
+		return buffer[:start], fmt.Errorf("%w: %w", ErrEncode, err)
 	}
 	return seal(out, start)
 }
 
 // seal writes the length of the frame that began at start.
-func seal(b []byte, start int) ([]byte, error) {
-	n := len(b) - start - lengthSize
+func seal(data []byte, start int) ([]byte, error) {
+	n := len(data) - start - lengthSize
 	if n > MaxFrame {
-		return b[:start], fmt.Errorf("%w: frame of %d bytes", ErrTooLarge, n)
+		return data[:start], fmt.Errorf("%w: frame of %d bytes", ErrTooLarge, n)
 	}
-	binary.BigEndian.PutUint32(b[start:], uint32(n))
-	return b, nil
+	binary.BigEndian.PutUint32(data[start:], uint32(n))
+	return data, nil
 }
 
-func appendString(b []byte, s string) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+func appendString(buffer []byte, text string) []byte {
+	return append(binary.AppendUvarint(buffer, uint64(len(text))), text...)
 }
 
 // Parse reads the bytes after the length field into f, whose old content is lost. Only the
 // canonical form is taken.
-func Parse(b []byte, frame *Frame) error {
+func Parse(data []byte, frame *Frame) error {
 	*frame = Frame{}
-	if len(b) == 0 || len(b) > MaxFrame {
-		return fmt.Errorf("%w: frame of %d bytes", ErrProtocol, len(b))
+	if len(data) == 0 || len(data) > MaxFrame {
+		return fmt.Errorf("%w: frame of %d bytes", ErrProtocol, len(data))
 	}
-	p := parser{rest: b[1:]}
-	frame.Kind = Kind(b[0])
+	p := parser{rest: data[1:]}
+	frame.Kind = Kind(data[0])
 	frame.ID = p.uvarint(math.MaxUint64)
 	switch frame.Kind {
 	case Request:
@@ -267,14 +268,14 @@ func (p *parser) request(frame *Frame) {
 }
 
 func (p *parser) uvarint(limit uint64) uint64 {
-	v, n := binary.Uvarint(p.rest)
-	if n <= 0 || v > limit ||
+	value, n := binary.Uvarint(p.rest)
+	if n <= 0 || value > limit ||
 		n > 1 && p.rest[n-1] == 0 { // the last: a longer encoding of the same number
 		p.bad = true
 		return 0
 	}
 	p.rest = p.rest[n:]
-	return v
+	return value
 }
 
 func (p *parser) take(n uint64) []byte {
@@ -289,9 +290,9 @@ func (p *parser) take(n uint64) []byte {
 
 // HeaderValue returns the value of the first header with this key.
 func (f *Frame) HeaderValue(key string) (string, bool) {
-	for _, h := range f.Header {
-		if h.Key == key {
-			return h.Value, true
+	for _, pair := range f.Header {
+		if pair.Key == key {
+			return pair.Value, true
 		}
 	}
 	return "", false

@@ -47,7 +47,9 @@ func NewWriter(conn net.Conn, first string, max int, limit time.Duration) *Write
 // Write sends a frame, or leaves it with the goroutine that is writing. nil says that it is on
 // its way, not that it arrived. A frame that is too large (ErrTooLarge) is not sent and harms
 // nothing.
-func (w *Writer) Write(ctx context.Context, f *Frame) error { return w.writeFrame(ctx, f, nil) }
+func (w *Writer) Write(ctx context.Context, frame *Frame) error {
+	return w.writeFrame(ctx, frame, nil)
+}
 
 // writeFrame is Write; prepare, unless nil, runs when the frame's turn has come and may complete it
 // or call it off. The order of these calls is the order on the wire. It holds the writer's
@@ -146,16 +148,16 @@ func (w *Writer) flush() {
 	w.wake()
 }
 
-func (w *Writer) send(b []byte) error {
-	for len(b) > 0 {
+func (w *Writer) send(data []byte) error {
+	for len(data) > 0 {
 		if err := w.conn.SetWriteDeadline(time.Now().Add(w.limit)); err != nil {
 			return err
 		}
-		n, err := w.conn.Write(b[:min(len(b), writeChunk)])
+		n, err := w.conn.Write(data[:min(len(data), writeChunk)])
 		if err != nil {
 			return fmt.Errorf("framed: write: %w", err)
 		}
-		b = b[n:]
+		data = data[n:]
 	}
 	return nil
 }

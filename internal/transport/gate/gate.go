@@ -50,15 +50,16 @@ type Gate struct {
 	relay  *serve.Relay
 	server *serve.Server
 
-	mu sync.Mutex
-	at int // the address that answered last
+	mu   sync.Mutex
+	at   int  // the address that answered last, or of the controller that leads
+	told bool // that one leads, by the word of the group
 }
 
 // New makes a gate.
-func New(cfg Config) (*Gate, error) {
-	gate := &Gate{cfg: cfg}
-	options := serve.RelayOptions{Dial: gate.dial, Told: cfg.Explain != nil}
-	if len(cfg.Addresses) > 1 {
+func New(config Config) (*Gate, error) {
+	gate := &Gate{cfg: config}
+	options := serve.RelayOptions{Dial: gate.dial, Told: config.Explain != nil}
+	if len(config.Addresses) > 1 {
 		options.Patience, options.Again = electionPatience, Again
 	}
 	gate.relay = serve.NewRelay(options)
@@ -67,7 +68,7 @@ func New(cfg Config) (*Gate, error) {
 		serve.Config{
 			Handler:      gate.passOn,
 			Authenticate: (&channel.Server{}).Authenticate,
-			Log:          cfg.Log,
+			Log:          config.Log,
 		},
 	)
 	if err != nil {
@@ -82,8 +83,10 @@ func (g *Gate) passOn(ctx context.Context, call *serve.Call) error {
 }
 
 // Forward passes a call on that did not come to the gate's own listener.
-func (g *Gate) Forward(ctx context.Context, req serve.RelayCall, send func([]byte) error) error {
-	return g.explain(ctx, g.relay.Forward(ctx, req, send))
+func (g *Gate) Forward(
+	ctx context.Context, request serve.RelayCall, send func([]byte) error,
+) error {
+	return g.explain(ctx, g.relay.Forward(ctx, request, send))
 }
 
 // explain replaces the error of a call that no controller took.
@@ -102,14 +105,14 @@ func (g *Gate) explain(ctx context.Context, err error) error {
 }
 
 // Serve takes calls from a listener until the context ends.
-func (g *Gate) Serve(ctx context.Context, l net.Listener) error {
+func (g *Gate) Serve(ctx context.Context, listener net.Listener) error {
 	defer context.AfterFunc(ctx, func() {
 		stop, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		_ = g.server.Shutdown(stop)
 		_ = g.relay.Close()
 	})()
-	err := g.server.Serve(l)
+	err := g.server.Serve(listener)
 	if errors.Is(err, serve.ErrStopped) {
 		return nil
 	}
@@ -126,6 +129,7 @@ func (g *Gate) Lead(address string) {
 	g.mu.Lock()
 	changed := g.at != at
 	g.at = at
+	g.told = true
 	g.mu.Unlock()
 	if changed {
 		g.relay.Reset()
@@ -134,7 +138,12 @@ func (g *Gate) Lead(address string) {
 
 // LeadLost tells that no controller leads. Calls that wait for an answer of the one that led are
 // cut off and wait for the next.
-func (g *Gate) LeadLost() { g.relay.Reset() }
+func (g *Gate) LeadLost() {
+	g.mu.Lock()
+	g.told = false
+	g.mu.Unlock()
+	g.relay.Reset()
+}
 
 // How long a controller may be silent before this host looks for another, or
 // tells the user: longer than a moment's trouble, shorter than his patience.
@@ -145,7 +154,8 @@ const (
 	electionPatience = 20 * time.Second
 )
 
-// dial connects to the controller that answered last, or to the next.
+// dial connects to the controller that leads, or where none is known to, to the one that answered
+// last or the next.
 func (g *Gate) dial(ctx context.Context) (net.Conn, error) {
 	if self := g.cfg.Source.Self(); !time.Now().Before(self.NotAfter) {
 		return nil, fmt.Errorf(
@@ -156,9 +166,15 @@ func (g *Gate) dial(ctx context.Context) (net.Conn, error) {
 	}
 	g.mu.Lock()
 	first := g.at
+	tries := len(g.cfg.Addresses)
+	if g.told {
+		// It may not serve yet. The others do not lead, and one of them may have been stopped, which would
+		// keep the call for as long as it is dialled.
+		tries = 1
+	}
 	g.mu.Unlock()
 	var failed []error
-	for i := range g.cfg.Addresses {
+	for i := range tries {
 		at := (first + i) % len(g.cfg.Addresses)
 		conn, err := g.dialOne(ctx, g.cfg.Addresses[at])
 		if err == nil {
@@ -263,13 +279,13 @@ func giveUpAfter(d time.Duration) func(network, address string, c syscall.RawCon
 func Again(method string, payload []byte) ([]byte, bool) {
 	const submit = "/muster.v1.Cluster/Submit"
 	if method == submit {
-		var req apiv1.SubmitRequest
-		if err := proto.Unmarshal(payload, &req); err != nil ||
-			(req.GetRequest() == 0 && !req.GetTestOnly()) {
+		var request apiv1.SubmitRequest
+		if err := proto.Unmarshal(payload, &request); err != nil ||
+			(request.GetRequest() == 0 && !request.GetTestOnly()) {
 			return nil, false
 		}
-		req.Again = true
-		again, err := proto.Marshal(&req)
+		request.Again = true
+		again, err := proto.Marshal(&request)
 		return again, err == nil
 	}
 	service, name, _ := strings.Cut(strings.TrimPrefix(method, "/"), "/")

@@ -9,12 +9,12 @@ import (
 func unaryClientErrors(
 	ctx context.Context,
 	method string,
-	req, reply any,
+	request, reply any,
 	cc *grpc.ClientConn,
 	invoker grpc.UnaryInvoker,
 	opts ...grpc.CallOption,
 ) error {
-	return FromStatus(invoker(ctx, method, req, reply, cc, opts...))
+	return FromStatus(invoker(ctx, method, request, reply, cc, opts...))
 }
 
 func streamClientErrors(

@@ -41,10 +41,10 @@ func NewCodec() *Codec {
 }
 
 // Unmarshal reads a message.
-func (c *Codec) Unmarshal(data mem.BufferSlice, v any) error {
-	m, ok := v.(protobuf.Message)
+func (c *Codec) Unmarshal(data mem.BufferSlice, value any) error {
+	m, ok := value.(protobuf.Message)
 	if !ok {
-		return c.CodecV2.Unmarshal(data, v)
+		return c.CodecV2.Unmarshal(data, value)
 	}
 	buf := data.MaterializeToBuffer(mem.DefaultBufferPool())
 	defer buf.Free()
@@ -66,8 +66,8 @@ const (
 
 // submission reads what protobuf would read: a content by itself where it is
 // written as usual, and everything between contents by protobuf.
-func (c *Codec) submission(data []byte, m *apiv1.SubmitRequest) error {
-	protobuf.Reset(m)
+func (c *Codec) submission(data []byte, message *apiv1.SubmitRequest) error {
+	protobuf.Reset(message)
 	from := 0                           // of what protobuf has to read
 	var came [fieldEnvironment + 1]bool // a content that comes in pieces is put together by protobuf
 	for at := 0; at < len(data); {
@@ -85,27 +85,27 @@ func (c *Codec) submission(data []byte, m *apiv1.SubmitRequest) error {
 			!came[number] {
 			came[number] = true
 			if blob := c.blob(data[at+n : end]); blob != nil {
-				if err := mergeMessage(data[from:at], m); err != nil {
+				if err := mergeMessage(data[from:at], message); err != nil {
 					return err
 				}
 				from = end
 				if number == fieldScript {
-					m.Script = blob
+					message.Script = blob
 				} else {
-					m.Environment = blob
+					message.Environment = blob
 				}
 			}
 		}
 		at = end
 	}
-	return mergeMessage(data[from:], m)
+	return mergeMessage(data[from:], message)
 }
 
-func mergeMessage(data []byte, m *apiv1.SubmitRequest) error {
+func mergeMessage(data []byte, message *apiv1.SubmitRequest) error {
 	if len(data) == 0 {
 		return nil
 	}
-	return protobuf.UnmarshalOptions{Merge: true}.Unmarshal(data, m)
+	return protobuf.UnmarshalOptions{Merge: true}.Unmarshal(data, message)
 }
 
 // blob is a script or an environment of which only data was sent; otherwise

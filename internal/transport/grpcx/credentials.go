@@ -51,12 +51,12 @@ type serverCredentials struct {
 // kernel's credentials, TCP by TLS. A connection has timeout for authentication and its first
 // bytes. Framed clients are handed to sink; nil refuses them.
 func newServerCredentials(
-	ch *channel.Server,
+	server *channel.Server,
 	sink framedSink,
 	timeout time.Duration,
 	t *table,
 ) credentials.TransportCredentials {
-	return &serverCredentials{channel: ch, sink: sink, timeout: timeout, table: t}
+	return &serverCredentials{channel: server, sink: sink, timeout: timeout, table: t}
 }
 
 // ServerHandshake implements credentials.TransportCredentials.

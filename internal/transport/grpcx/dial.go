@@ -78,6 +78,6 @@ func newClient(
 
 // WithAttestation returns a context whose gRPC calls carry the attestation of a local user; see identity.Identity.Attest.
 func WithAttestation(ctx context.Context, uid, gid uint32) context.Context {
-	h := framed.Attest(uid, gid)
-	return metadata.AppendToOutgoingContext(ctx, h.Key, h.Value)
+	pair := framed.Attest(uid, gid)
+	return metadata.AppendToOutgoingContext(ctx, pair.Key, pair.Value)
 }

@@ -59,53 +59,53 @@ type Endpoint struct {
 var _ grpc.ServiceRegistrar = (*Endpoint)(nil)
 
 // NewEndpoint makes an endpoint.
-func NewEndpoint(cfg EndpointConfig) (*Endpoint, error) {
-	if cfg.Channel == nil {
+func NewEndpoint(config EndpointConfig) (*Endpoint, error) {
+	if config.Channel == nil {
 		return nil, errors.New("grpcx: no channel.Server")
 	}
-	if cfg.Log == nil {
-		cfg.Log = slog.Default()
+	if config.Log == nil {
+		config.Log = slog.Default()
 	}
-	if cfg.Table == nil {
-		cfg.Table = limit.New(
+	if config.Table == nil {
+		config.Table = limit.New(
 			limit.Config{
-				UserConnections:    cfg.Limits.ConnsPerPeer,
-				MachineConnections: cfg.Limits.ConnsPerPeer,
+				UserConnections:    config.Limits.ConnsPerPeer,
+				MachineConnections: config.Limits.ConnsPerPeer,
 			},
 			time.Now,
 		)
 	}
-	registry := NewRegistry(cfg.Unary, cfg.Stream)
-	fs, err := serve.New(
+	registry := NewRegistry(config.Unary, config.Stream)
+	server, err := serve.New(
 		serve.Config{
 			Handler:      registry.Handle,
-			Authenticate: cfg.Channel.Authenticate,
-			Admit:        cfg.Admit,
-			Refused:      cfg.Refused,
-			Errors:       cfg.Errors,
-			Limits:       cfg.Limits,
-			Table:        cfg.Table,
-			Log:          cfg.Log,
+			Authenticate: config.Channel.Authenticate,
+			Admit:        config.Admit,
+			Refused:      config.Refused,
+			Errors:       config.Errors,
+			Limits:       config.Limits,
+			Table:        config.Table,
+			Log:          config.Log,
 		},
 	)
 	if err != nil {
 		return nil, err
 	}
-	conns := newTable(cfg.Table)
-	creds := newServerCredentials(cfg.Channel, fs.ServeConn, handshakeTimeout, conns)
+	conns := newTable(config.Table)
+	creds := newServerCredentials(config.Channel, server.ServeConn, handshakeTimeout, conns)
 	g := guard{
-		admit:   cfg.Admit,
-		refused: cfg.Refused,
-		table:   cfg.Errors,
-		limits:  cfg.Table,
-		log:     cfg.Log,
+		admit:   config.Admit,
+		refused: config.Refused,
+		table:   config.Errors,
+		limits:  config.Table,
+		log:     config.Log,
 	}
 	options := append([]grpc.ServerOption{
 		grpc.Creds(creds),
 		grpc.ChainUnaryInterceptor(
-			append([]grpc.UnaryServerInterceptor{g.interceptUnary}, cfg.Unary...)...),
+			append([]grpc.UnaryServerInterceptor{g.interceptUnary}, config.Unary...)...),
 		grpc.ChainStreamInterceptor(
-			append([]grpc.StreamServerInterceptor{g.interceptStream}, cfg.Stream...)...),
+			append([]grpc.StreamServerInterceptor{g.interceptStream}, config.Stream...)...),
 		grpc.MaxRecvMsgSize(MaxMessage), grpc.MaxSendMsgSize(MaxMessage),
 		grpc.MaxConcurrentStreams(maxStreams), grpc.MaxHeaderListSize(maxHeaderList),
 		grpc.InitialWindowSize(windowSize), grpc.InitialConnWindowSize(4 * windowSize),
@@ -116,10 +116,10 @@ func NewEndpoint(cfg EndpointConfig) (*Endpoint, error) {
 		),
 		grpc.WaitForHandlers(true),
 		grpc.InTapHandle(g.refuseEarly),
-	}, cfg.Options...)
+	}, config.Options...)
 	return &Endpoint{
 		grpc:     grpc.NewServer(options...),
-		framed:   fs,
+		framed:   server,
 		registry: registry,
 		conns:    conns,
 	}, nil
@@ -132,11 +132,11 @@ func (e *Endpoint) RegisterService(desc *grpc.ServiceDesc, impl any) {
 	e.registry.RegisterService(desc, impl)
 }
 
-// Serve accepts connections from l until the endpoint stops (nil) or the listener fails. It
-// closes l. It may be called for several listeners.
-func (e *Endpoint) Serve(l net.Listener) error {
-	if err := e.grpc.Serve(l); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
-		return fmt.Errorf("serve on %s: %w", l.Addr(), err)
+// Serve accepts connections from listener until the endpoint stops (nil) or the listener fails. It
+// closes listener. It may be called for several listeners.
+func (e *Endpoint) Serve(listener net.Listener) error {
+	if err := e.grpc.Serve(listener); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+		return fmt.Errorf("serve on %s: %w", listener.Addr(), err)
 	}
 	return nil
 }

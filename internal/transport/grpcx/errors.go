@@ -46,11 +46,13 @@ func ToStatus(err error, table rpcstatus.Table) error {
 }
 
 // sendable cuts a text to size and makes it valid UTF-8.
-func sendable(s string) string {
-	if len(s) > maxMessage {
-		s = s[:maxMessage] + " [cut]"
+func sendable(text string) string {
+	if len(text) > maxMessage {
+		text = text[:maxMessage] + " [cut]"
 	}
-	e, err := rpcstatus.Parse(rpcstatus.Append(nil, &rpcstatus.Error{Wire: rpcstatus.Unknown, Message: s}))
+	e, err := rpcstatus.Parse(
+		rpcstatus.Append(nil, &rpcstatus.Error{Wire: rpcstatus.Unknown, Message: text}),
+	)
 	if err != nil {
 		return "" // cannot be: what Append writes, Parse reads
 	}

@@ -108,7 +108,7 @@ func (g guard) recovered(ctx context.Context, method string, p any) error {
 
 func (g guard) interceptUnary(
 	ctx context.Context,
-	req any,
+	request any,
 	info *grpc.UnaryServerInfo,
 	handler grpc.UnaryHandler,
 ) (resp any, err error) {
@@ -122,11 +122,11 @@ func (g guard) interceptUnary(
 	if err != nil {
 		return nil, err
 	}
-	return handler(inner, req)
+	return handler(inner, request)
 }
 
 func (g guard) interceptStream(
-	srv any,
+	service any,
 	ss grpc.ServerStream,
 	info *grpc.StreamServerInfo,
 	handler grpc.StreamHandler,
@@ -141,7 +141,7 @@ func (g guard) interceptStream(
 	if err != nil {
 		return err
 	}
-	return handler(srv, identified{ServerStream: ss, ctx: ctx})
+	return handler(service, identified{ServerStream: ss, ctx: ctx})
 }
 
 // identified is a stream whose context carries the caller's identity.

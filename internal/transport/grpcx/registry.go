@@ -79,10 +79,12 @@ func (r *Registry) RegisterService(desc *grpc.ServiceDesc, impl any) {
 
 // Handle is the serve.Handler of the registry. An error that is a gRPC status keeps its code.
 func (r *Registry) Handle(ctx context.Context, call *serve.Call) error {
-	return FromStatus(r.handle(ctx, call))
+	return FromStatus(r.dispatchCall(ctx, call))
 }
 
-func (r *Registry) handle(ctx context.Context, call *serve.Call) error {
+// dispatchCall hands a call to the handler of its method, which has its own form for each kind
+// of method.
+func (r *Registry) dispatchCall(ctx context.Context, call *serve.Call) error {
 	r.mu.RLock()
 	m, ok := r.methods[call.Method]
 	r.mu.RUnlock()
@@ -248,7 +250,9 @@ func ChainUnary(list []grpc.UnaryServerInterceptor) grpc.UnaryServerInterceptor 
 		next := handler
 		for i := len(list) - 1; i > 0; i-- {
 			inner, interceptor := next, list[i]
-			next = func(ctx context.Context, req any) (any, error) { return interceptor(ctx, req, info, inner) }
+			next = func(ctx context.Context, request any) (any, error) {
+				return interceptor(ctx, request, info, inner)
+			}
 		}
 		return list[0](ctx, req, info, next)
 	}
@@ -263,7 +267,9 @@ func ChainStream(list []grpc.StreamServerInterceptor) grpc.StreamServerIntercept
 		next := handler
 		for i := len(list) - 1; i > 0; i-- {
 			inner, interceptor := next, list[i]
-			next = func(srv any, ss grpc.ServerStream) error { return interceptor(srv, ss, info, inner) }
+			next = func(service any, ss grpc.ServerStream) error {
+				return interceptor(service, ss, info, inner)
+			}
 		}
 		return list[0](srv, ss, info, next)
 	}

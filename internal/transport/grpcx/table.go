@@ -68,8 +68,8 @@ var errUnfinished = errors.New(
 
 // Read reads for gRPC and counts what it reads. gRPC itself bounds one message
 // and not the messages of one connection, nor how long they take.
-func (k *tracked) Read(b []byte) (int, error) {
-	n, err := k.Conn.Read(b)
+func (k *tracked) Read(data []byte) (int, error) {
+	n, err := k.Conn.Read(data)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		k.table.limits.Refuse(limit.Body)
 		return n, fmt.Errorf("%w: not complete after %s", errUnfinished, bodyTime)
@@ -77,7 +77,7 @@ func (k *tracked) Read(b []byte) (int, error) {
 	if n == 0 {
 		return n, err
 	}
-	k.meter.Observe(b[:n], time.Now())
+	k.meter.Observe(data[:n], time.Now())
 	if problem := k.count(k.meter.Unfinished()); problem != nil {
 		return n, problem
 	}

@@ -36,7 +36,7 @@ func exceedsValues(data []byte, m proto.Message, most int) bool {
 }
 
 // countValues takes the values of a message from what is left.
-func countValues(data []byte, d protoreflect.MessageDescriptor, left *int, depth int) {
+func countValues(data []byte, message protoreflect.MessageDescriptor, left *int, depth int) {
 	for len(data) > 0 && *left >= 0 && depth > 0 {
 		number, kind, size := protowire.ConsumeTag(data)
 		if size < 0 {
@@ -48,7 +48,7 @@ func countValues(data []byte, d protoreflect.MessageDescriptor, left *int, depth
 			return
 		}
 		*left--
-		if field := d.Fields().ByNumber(number); field != nil && kind == protowire.BytesType {
+		if field := message.Fields().ByNumber(number); field != nil && kind == protowire.BytesType {
 			value, _ := protowire.ConsumeBytes(data)
 			switch {
 			case field.Message() != nil:

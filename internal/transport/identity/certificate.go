@@ -46,8 +46,8 @@ func (n Name) URI() (*url.URL, error) {
 	}, nil
 }
 
-func plain(s string) bool {
-	for _, c := range []byte(s) {
+func plain(text string) bool {
+	for _, c := range []byte(text) {
 		switch {
 		case 'a' <= c && c <= 'z',
 			'A' <= c && c <= 'Z',
@@ -59,21 +59,21 @@ func plain(s string) bool {
 			return false
 		}
 	}
-	return 0 < len(s) && len(s) <= 253
+	return 0 < len(text) && len(text) <= 253
 }
 
 // ParseURI is the inverse of Name.URI; anything URI would not write is refused.
-func ParseURI(u *url.URL) (Name, error) {
-	parts := strings.Split(u.Path, "/")
-	if u.Scheme != Scheme || len(parts) != 3 || parts[0] != "" {
+func ParseURI(address *url.URL) (Name, error) {
+	parts := strings.Split(address.Path, "/")
+	if address.Scheme != Scheme || len(parts) != 3 || parts[0] != "" {
 		return Name{}, fmt.Errorf(
 			"%w: %q is not %s://cluster/role/name",
 			ErrCertificate,
-			u.Redacted(),
+			address.Redacted(),
 			Scheme,
 		)
 	}
-	name := Name{Cluster: u.Host, Name: parts[2]}
+	name := Name{Cluster: address.Host, Name: parts[2]}
 	for _, k := range []Kind{Agent, Login, Controller, Admin} {
 		if k.String() == parts[1] {
 			name.Role = k
@@ -83,8 +83,10 @@ func ParseURI(u *url.URL) (Name, error) {
 	if err != nil {
 		return Name{}, err
 	}
-	if canonical.String() != u.String() {
-		return Name{}, fmt.Errorf("%w: %q is not in canonical form", ErrCertificate, u.Redacted())
+	if canonical.String() != address.String() {
+		return Name{}, fmt.Errorf(
+			"%w: %q is not in canonical form", ErrCertificate, address.Redacted(),
+		)
 	}
 	return name, nil
 }
@@ -94,11 +96,11 @@ func ParseURI(u *url.URL) (Name, error) {
 func FromCertificate(cert *x509.Certificate, cluster string) (Identity, error) {
 	var name Name
 	found := 0
-	for _, u := range cert.URIs {
-		if u.Scheme != Scheme {
+	for _, address := range cert.URIs {
+		if address.Scheme != Scheme {
 			continue
 		}
-		n, err := ParseURI(u)
+		n, err := ParseURI(address)
 		if err != nil {
 			return Nameless(), err
 		}

@@ -210,7 +210,7 @@ func (id Identity) Attest(attestation Attestation, there JobThere) (Identity, er
 	if attestation.UID == NoID || attestation.GID == NoID {
 		return Nameless(), fmt.Errorf("%s attests an impossible id: %w", id, ErrMayNotAttest)
 	}
-	out := Identity{
+	identity := Identity{
 		Kind:     AttestedUser,
 		UID:      attestation.UID,
 		GID:      attestation.GID,
@@ -221,15 +221,15 @@ func (id Identity) Attest(attestation Attestation, there JobThere) (Identity, er
 		NotAfter: id.NotAfter,
 	}
 	if attestation.UID == 0 {
-		out.UID = Nobody
-		out.GID = Nobody
-		out.Squashed = true
-		return out, nil
+		identity.UID = Nobody
+		identity.GID = Nobody
+		identity.Squashed = true
+		return identity, nil
 	}
 	if id.Kind == Agent {
 		ok := false
 		if there != nil {
-			out.GID, ok = there(id.Node, attestation)
+			identity.GID, ok = there(id.Node, attestation)
 		}
 		if !ok {
 			return Nameless(), fmt.Errorf(
@@ -240,8 +240,8 @@ func (id Identity) Attest(attestation Attestation, there JobThere) (Identity, er
 			)
 		}
 	}
-	if out.GID == 0 {
-		out.GID = Nobody
+	if identity.GID == 0 {
+		identity.GID = Nobody
 	}
-	return out, nil
+	return identity, nil
 }

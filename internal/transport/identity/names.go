@@ -43,12 +43,12 @@ func SystemPasswd() Passwd {
 
 // UserName implements Resolver.
 func (p Passwd) UserName(ctx context.Context, uid uint32) (string, error) {
-	f, err := os.Open(p.File)
+	file, err := os.Open(p.File)
 	if err != nil {
 		return "", fmt.Errorf("name of uid %d: %w", uid, err)
 	}
-	defer f.Close()
-	name, err := FindUser(f, uid)
+	defer file.Close()
+	name, err := FindUser(file, uid)
 	if !errors.Is(err, ErrNoUser) || p.Getent == "" {
 		return name, err
 	}

@@ -108,11 +108,11 @@ func (t *Table) rate() RateConfig {
 	if t.cfg.Rate == nil {
 		return RateConfig{}
 	}
-	rate, d := t.cfg.Rate(), DefaultRate()
-	orDefault(&rate.Bucket, d.Bucket)
-	orDefault(&rate.Refill, d.Refill)
-	orDefault(&rate.Period, d.Period)
-	orDefault(&rate.Users, d.Users)
+	rate, config := t.cfg.Rate(), DefaultRate()
+	orDefault(&rate.Bucket, config.Bucket)
+	orDefault(&rate.Refill, config.Refill)
+	orDefault(&rate.Period, config.Period)
+	orDefault(&rate.Users, config.Users)
 	return rate
 }
 
@@ -138,9 +138,9 @@ type bucket struct {
 }
 
 // New makes a table.
-func New(cfg Config, now func() time.Time) *Table {
+func New(config Config, now func() time.Time) *Table {
 	return &Table{
-		cfg: cfg.withDefaults(), now: now,
+		cfg: config.withDefaults(), now: now,
 		connections: make(map[string]int), bytes: make(map[string]int64),
 		buckets: make(map[string]*list.Element), recent: list.New(),
 	}

@@ -74,25 +74,25 @@ func (m *Meter) Oldest() time.Time {
 }
 
 // Observe takes the next bytes of the connection.
-func (m *Meter) Observe(b []byte, now time.Time) {
+func (m *Meter) Observe(data []byte, now time.Time) {
 	m.now = now
 	if !m.started {
 		m.started = true
 		m.skip = prefaceSize
 		m.streams = make(map[uint32]*stream)
 	}
-	for len(b) > 0 {
+	for len(data) > 0 {
 		switch {
 		case m.skip > 0:
-			n := min(m.skip, len(b))
+			n := min(m.skip, len(data))
 			m.skip -= n
-			b = b[n:]
+			data = data[n:]
 		case m.data != nil:
-			b = m.payload(b)
+			data = m.payload(data)
 		default:
-			n := copy(m.header[m.headerFull:], b)
+			n := copy(m.header[m.headerFull:], data)
 			m.headerFull += n
-			b = b[n:]
+			data = data[n:]
 			if m.headerFull == frameHeaderSize {
 				m.headerFull = 0
 				m.begin()
@@ -127,20 +127,20 @@ func (m *Meter) begin() {
 }
 
 // payload takes bytes of a DATA frame and returns those behind it.
-func (m *Meter) payload(b []byte) []byte {
+func (m *Meter) payload(data []byte) []byte {
 	if m.data.padded {
 		m.data.padded = false
-		m.data.pad = int(b[0])
+		m.data.pad = int(data[0])
 		m.data.left--
 		m.finish()
-		return b[1:]
+		return data[1:]
 	}
-	n := min(m.data.left, len(b))
+	n := min(m.data.left, len(data))
 	content := min(n, max(m.data.left-m.data.pad, 0))
-	m.unfinished += m.data.of.take(b[:content], m.now)
+	m.unfinished += m.data.of.take(data[:content], m.now)
 	m.data.left -= n
 	m.finish()
-	return b[n:]
+	return data[n:]
 }
 
 // finish ends a DATA frame whose payload is complete. A stream between two messages
@@ -165,26 +165,26 @@ func (m *Meter) end(id uint32) {
 
 // take reads content of messages and returns by how much the unfinished part has
 // changed.
-func (s *stream) take(b []byte, now time.Time) int64 {
+func (s *stream) take(data []byte, now time.Time) int64 {
 	before := s.counted
-	for len(b) > 0 {
+	for len(data) > 0 {
 		if s.counted == 0 {
 			s.began = now
 		}
 		if s.have < prefixSize {
-			n := copy(s.prefix[s.have:], b)
+			n := copy(s.prefix[s.have:], data)
 			s.have += n
 			s.counted += int64(n)
-			b = b[n:]
+			data = data[n:]
 			if s.have < prefixSize {
 				break
 			}
 			s.left = int64(binary.BigEndian.Uint32(s.prefix[1:]))
 		}
-		n := min(int64(len(b)), s.left)
+		n := min(int64(len(data)), s.left)
 		s.left -= n
 		s.counted += n
-		b = b[n:]
+		data = data[n:]
 		if s.left == 0 {
 			*s = stream{}
 		}

@@ -149,15 +149,15 @@ func (l *UnixListener) Close() error {
 // TCP listens on a TCP address. When it is taken, the error names the process, as far as this
 // one may see it.
 func TCP(ctx context.Context, address string) (net.Listener, error) {
-	var cfg net.ListenConfig
-	l, err := cfg.Listen(ctx, "tcp", address)
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", address)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return nil, fmt.Errorf("port %s: %w by %s", address, ErrBusy, tcpOwner("/proc", address))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", address, err)
 	}
-	return l, nil
+	return listener, nil
 }
 
 // tcpOwner looks for the process that listens on a port: its socket's inode is in
@@ -189,16 +189,16 @@ func tcpOwner(proc, address string) string {
 // retransmits uid timeout inode ...".
 func listening(line string, port int) (inode, uid string, ok bool) {
 	const listenState = "0A"
-	f := strings.Fields(line)
-	if len(f) < 10 || f[3] != listenState {
+	fields := strings.Fields(line)
+	if len(fields) < 10 || fields[3] != listenState {
 		return "", "", false
 	}
-	_, hex, found := strings.Cut(f[1], ":")
+	_, hex, found := strings.Cut(fields[1], ":")
 	n, err := strconv.ParseUint(hex, 16, 16)
 	if !found || err != nil || int(n) != port {
 		return "", "", false
 	}
-	return f[9], f[7], true
+	return fields[9], fields[7], true
 }
 
 func processWithInode(proc, inode, uid string) string {

@@ -43,11 +43,11 @@ func (s *Switch) Standby() *Track { return s.standby }
 
 // TakeOver sends what comes to a new track, until that is closed.
 func (s *Switch) TakeOver() *Track {
-	t := s.newTrack()
+	track := s.newTrack()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.now = t
-	return t
+	s.now = track
+	return track
 }
 
 func (s *Switch) current() *Track {
@@ -57,9 +57,9 @@ func (s *Switch) current() *Track {
 }
 
 // Run accepts until the listener is closed.
-func (s *Switch) Run(log *slog.Logger) error {
+func (s *Switch) Run(logger *slog.Logger) error {
 	for {
-		c, err := Accept(s.from, log)
+		conn, err := Accept(s.from, logger)
 		if err != nil {
 			select {
 			case <-s.done:
@@ -68,24 +68,24 @@ func (s *Switch) Run(log *slog.Logger) error {
 				return err
 			}
 		}
-		go s.giveConn(c)
+		go s.giveConn(conn)
 	}
 }
 
 // giveConn hands a connection to the track in use, whichever that is by then.
-func (s *Switch) giveConn(c net.Conn) {
+func (s *Switch) giveConn(conn net.Conn) {
 	for {
-		t := s.current()
+		track := s.current()
 		select {
-		case t.conns <- c:
+		case track.conns <- conn:
 			return
-		case <-t.done:
-			if t == s.standby {
-				c.Close()
+		case <-track.done:
+			if track == s.standby {
+				conn.Close()
 				return
 			}
 		case <-s.done:
-			c.Close()
+			conn.Close()
 			return
 		}
 	}

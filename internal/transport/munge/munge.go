@@ -69,10 +69,11 @@ var load = sync.OnceValues(func() (*Library, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrMissing, err)
 	}
-	l := &Library{}
+	library := &Library{}
 	for name, into := range map[string]any{
-		"munge_ctx_create": &l.create, "munge_ctx_destroy": &l.destroy, "munge_encode": &l.encode,
-		"munge_decode": &l.decode, "munge_strerror": &l.text,
+		"munge_ctx_create": &library.create, "munge_ctx_destroy": &library.destroy,
+		"munge_encode": &library.encode,
+		"munge_decode": &library.decode, "munge_strerror": &library.text,
 	} {
 		address, err := purego.Dlsym(handle, name)
 		if err != nil {
@@ -84,24 +85,24 @@ var load = sync.OnceValues(func() (*Library, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: its library is another one: %w", ErrMissing, err)
 	}
-	purego.RegisterFunc(&l.setText, set)
-	purego.RegisterFunc(&l.setInt, set)
+	purego.RegisterFunc(&library.setText, set)
+	purego.RegisterFunc(&library.setInt, set)
 	release, err := purego.Dlsym(purego.RTLD_DEFAULT, "free")
 	if err != nil {
 		return nil, fmt.Errorf("the C library: %w", err)
 	}
-	purego.RegisterFunc(&l.free, release)
-	return l, nil
+	purego.RegisterFunc(&library.free, release)
+	return library, nil
 })
 
 // Open loads the library. socket is that of munged, as AuthInfo=socket= names it; empty = the
 // library's own.
 func Open(socket string) (*Library, error) {
-	l, err := load()
+	library, err := load()
 	if err != nil {
 		return nil, err
 	}
-	opened := *l
+	opened := *library
 	opened.socket = socket
 	return &opened, nil
 }

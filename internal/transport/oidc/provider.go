@@ -77,23 +77,23 @@ type Provider struct {
 }
 
 // New makes a provider; nothing is asked yet.
-func New(cfg Config) (*Provider, error) {
-	if err := CheckAddress(cfg.Issuer); err != nil {
+func New(config Config) (*Provider, error) {
+	if err := CheckAddress(config.Issuer); err != nil {
 		return nil, fmt.Errorf("the issuer: %w", err)
 	}
-	if cfg.Patience <= 0 {
-		cfg.Patience = askPatience
+	if config.Patience <= 0 {
+		config.Patience = askPatience
 	}
 	transport := &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
-		TLSClientConfig:     &tls.Config{RootCAs: cfg.Roots, MinVersion: tls.VersionTLS12},
-		TLSHandshakeTimeout: cfg.Patience,
+		TLSClientConfig:     &tls.Config{RootCAs: config.Roots, MinVersion: tls.VersionTLS12},
+		TLSHandshakeTimeout: config.Patience,
 		MaxIdleConns:        4,
 		IdleConnTimeout:     time.Minute,
 	}
-	return &Provider{cfg: cfg, client: &http.Client{
+	return &Provider{cfg: config, client: &http.Client{
 		Transport: transport,
-		Timeout:   cfg.Patience,
+		Timeout:   config.Patience,
 		// A provider that sends its keys from elsewhere says so in its document.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
@@ -193,15 +193,15 @@ func (p *Provider) getJSON(ctx context.Context, address, bearer string, into any
 }
 
 func (p *Provider) getDocument(ctx context.Context, address, bearer string) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return nil, err
 	}
-	req.Header.Set("Accept", "application/json")
+	request.Header.Set("Accept", "application/json")
 	if bearer != "" {
-		req.Header.Set("Authorization", "Bearer "+bearer)
+		request.Header.Set("Authorization", "Bearer "+bearer)
 	}
-	resp, err := p.client.Do(req)
+	resp, err := p.client.Do(request)
 	if err != nil {
 		return nil, fmt.Errorf("%w does not answer: %w", ErrProvider, err)
 	}

@@ -129,14 +129,14 @@ func Enrol(
 	ctx context.Context,
 	ca *CA,
 	store TokenStore,
-	ask Request,
+	request Request,
 	now time.Time,
 ) (Issued, error) {
-	secret, _, err := ParseToken(ask.Token)
+	secret, _, err := ParseToken(request.Token)
 	if err != nil {
 		return Issued{}, err
 	}
-	csr, err := ParseRequest(ask.CSR)
+	csr, err := ParseRequest(request.CSR)
 	if err != nil {
 		return Issued{}, err
 	}
@@ -146,36 +146,36 @@ func Enrol(
 	}
 	token, err := store.Token(ctx, secret)
 	if err != nil {
-		return Issued{}, fmt.Errorf("enrol %s: %w", ask.Node, err)
+		return Issued{}, fmt.Errorf("enrol %s: %w", request.Node, err)
 	}
 	switch {
 	case token.Hash != secret:
-		return Issued{}, fmt.Errorf("enrol %s: %w", ask.Node, ErrTokenUnknown)
-	case token.Node != ask.Node || csr.Subject.CommonName != ask.Node:
+		return Issued{}, fmt.Errorf("enrol %s: %w", request.Node, ErrTokenUnknown)
+	case token.Node != request.Node || csr.Subject.CommonName != request.Node:
 		return Issued{}, fmt.Errorf(
 			"enrol %q with a request for %q: %w",
-			ask.Node,
+			request.Node,
 			csr.Subject.CommonName,
 			ErrWrongNode,
 		)
 	case !now.Before(token.Expires):
 		return Issued{}, fmt.Errorf(
 			"enrol %s: %w (at %s): make a new one",
-			ask.Node,
+			request.Node,
 			ErrTokenExpired,
 			token.Expires.UTC().Format(time.RFC3339),
 		)
 	case token.Spent() && token.UsedBy != key:
 		return Issued{}, fmt.Errorf(
 			"enrol %s: %w: make a new one, and find out who used it if you did not",
-			ask.Node,
+			request.Node,
 			ErrTokenUsed,
 		)
 	}
 	if err := store.Spend(ctx, secret, key); err != nil {
-		return Issued{}, fmt.Errorf("enrol %s: %w", ask.Node, err)
+		return Issued{}, fmt.Errorf("enrol %s: %w", request.Node, err)
 	}
-	return issue(ca, Holder{Role: token.Role, Name: token.Node}, ask.CSR, now)
+	return issue(ca, Holder{Role: token.Role, Name: token.Node}, request.CSR, now)
 }
 
 // Request is what a host sends to enrol.

@@ -23,14 +23,14 @@ func (r Revocations) With(serial string, at time.Time) (Revocations, error) {
 	if !ok || n.Sign() <= 0 {
 		return r, fmt.Errorf("serial number %q: want hexadecimal digits", serial)
 	}
-	out := Revocations{at: maps.Clone(r.at)}
-	if out.at == nil {
-		out.at = make(map[string]time.Time)
+	revocations := Revocations{at: maps.Clone(r.at)}
+	if revocations.at == nil {
+		revocations.at = make(map[string]time.Time)
 	}
-	if _, known := out.at[n.Text(16)]; !known {
-		out.at[n.Text(16)] = at.UTC().Truncate(time.Second)
+	if _, known := revocations.at[n.Text(16)]; !known {
+		revocations.at[n.Text(16)] = at.UTC().Truncate(time.Second)
 	}
-	return out, nil
+	return revocations, nil
 }
 
 // Has reports that a serial number is revoked.

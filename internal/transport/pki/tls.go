@@ -40,8 +40,8 @@ type material struct {
 
 // LoadSource reads a host's certificates.
 func LoadSource(dir Dir) (*Source, error) {
-	s := &Source{dir: dir}
-	return s, s.Reload()
+	source := &Source{dir: dir}
+	return source, source.Reload()
 }
 
 // Reload reads the files again. On error what was loaded before stays in use.
@@ -81,12 +81,12 @@ func (s *Source) RenewAfter() time.Time {
 }
 
 // SetRevoked replaces the list from disk by a fresher one: the controller's ledger knows first.
-func (s *Source) SetRevoked(r Revocations) { s.revoked.Store(&r) }
+func (s *Source) SetRevoked(revocations Revocations) { s.revoked.Store(&revocations) }
 
 // Revoked reports that a serial number is revoked.
 func (s *Source) Revoked(serial string) bool {
-	if r := s.revoked.Load(); r != nil {
-		return r.Has(serial)
+	if revocations := s.revoked.Load(); revocations != nil {
+		return revocations.Has(serial)
 	}
 	return s.current.Load().host.Revoked.Has(serial)
 }
@@ -154,8 +154,8 @@ func (s *Source) Secure(
 	}
 }
 
-func handshake(ctx context.Context, plain net.Conn, cfg *tls.Config) (net.Conn, error) {
-	c := tls.Client(plain, cfg)
+func handshake(ctx context.Context, plain net.Conn, config *tls.Config) (net.Conn, error) {
+	c := tls.Client(plain, config)
 	if err := c.HandshakeContext(ctx); err != nil {
 		plain.Close()
 		return nil, err
@@ -225,11 +225,11 @@ func Trusting(authority []byte, protocols ...string) (*tls.Config, error) {
 		return nil, err
 	}
 	pin := sha256.Sum256(cert.Raw)
-	cfg := Pinned(pin, protocols...)
-	cfg.VerifyConnection = func(state tls.ConnectionState) error {
+	config := Pinned(pin, protocols...)
+	config.VerifyConnection = func(state tls.ConnectionState) error {
 		// The authority need not be in what the server sends.
 		state.PeerCertificates = append(slices.Clone(state.PeerCertificates), cert)
 		return checkPin(state, pin)
 	}
-	return cfg, nil
+	return config, nil
 }

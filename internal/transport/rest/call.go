@@ -20,7 +20,7 @@ func (g *Gateway) Call(
 	ctx context.Context,
 	id identity.Identity,
 	method string,
-	req proto.Message,
+	request proto.Message,
 ) (proto.Message, error) {
 	m := g.byName[method]
 	if m == nil || m.stream != nil {
@@ -35,11 +35,11 @@ func (g *Gateway) Call(
 		return nil, spec.Refuse(spec.CodeBackoff, "")
 	}
 	decode := func(into any) error {
-		msg, ok := into.(proto.Message)
+		message, ok := into.(proto.Message)
 		if !ok {
 			return rpcstatus.New(rpcstatus.Internal, "%T is not a protobuf message", into)
 		}
-		proto.Merge(msg, req)
+		proto.Merge(message, request)
 		return nil
 	}
 	reply, err := m.unary(m.impl, identity.With(ctx, id), decode, g.unary)
@@ -59,7 +59,7 @@ func (g *Gateway) CallStream(
 	ctx context.Context,
 	id identity.Identity,
 	method string,
-	req proto.Message,
+	request proto.Message,
 	send func(proto.Message) error,
 ) error {
 	m := g.byName[method]
@@ -74,7 +74,9 @@ func (g *Gateway) CallStream(
 	if !g.cfg.Table.Call(party) {
 		return spec.Refuse(spec.CodeBackoff, "")
 	}
-	s := &handedStream{localStream: localStream{ctx: identity.With(ctx, id), req: req}, send: send}
+	s := &handedStream{
+		localStream: localStream{ctx: identity.With(ctx, id), req: request}, send: send,
+	}
 	var err error
 	if g.stream == nil {
 		err = m.stream.Handler(m.impl, s)
@@ -95,15 +97,36 @@ type handedStream struct {
 	failed error // what send refused with
 }
 
+// Outlive implements Outliving.
+func (s *handedStream) Outlive(ctx context.Context) grpc.ServerStream {
+	return outlivingHanded{s, ctx}
+}
+
+// outlivingHanded is a handedStream with another context. What its function refused with is noted at
+// the first one.
+type outlivingHanded struct {
+	*handedStream
+	ctx context.Context
+}
+
+// Context implements grpc.ServerStream.
+func (s outlivingHanded) Context() context.Context { return s.ctx }
+
 // SendMsg implements grpc.ServerStream.
-func (s *handedStream) SendMsg(m any) error {
-	if err := s.ctx.Err(); err != nil {
+func (s outlivingHanded) SendMsg(m any) error { return s.sendUntil(s.ctx, m) }
+
+// SendMsg implements grpc.ServerStream.
+func (s *handedStream) SendMsg(m any) error { return s.sendUntil(s.ctx, m) }
+
+// sendUntil hands a message over unless ctx has ended.
+func (s *handedStream) sendUntil(ctx context.Context, m any) error {
+	if err := ctx.Err(); err != nil {
 		return err
 	}
-	msg, ok := m.(proto.Message)
+	message, ok := m.(proto.Message)
 	if !ok {
 		return fmt.Errorf("BUG: %T is not a protobuf message", m)
 	}
-	s.failed = s.send(msg)
+	s.failed = s.send(message)
 	return s.failed
 }

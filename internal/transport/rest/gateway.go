@@ -76,17 +76,17 @@ type method struct {
 }
 
 // New makes a gateway without services.
-func New(cfg Config) *Gateway {
-	if cfg.Log == nil {
-		cfg.Log = slog.Default()
+func New(config Config) *Gateway {
+	if config.Log == nil {
+		config.Log = slog.Default()
 	}
-	if cfg.Table == nil {
-		cfg.Table = limit.New(limit.Config{}, time.Now)
+	if config.Table == nil {
+		config.Table = limit.New(limit.Config{}, time.Now)
 	}
 	return &Gateway{
-		cfg:     cfg,
-		unary:   grpcx.ChainUnary(cfg.Unary),
-		stream:  grpcx.ChainStream(cfg.Stream),
+		cfg:     config,
+		unary:   grpcx.ChainUnary(config.Unary),
+		stream:  grpcx.ChainStream(config.Stream),
 		methods: map[string]*method{},
 		byName:  map[string]*method{},
 	}
@@ -122,14 +122,14 @@ func (g *Gateway) RegisterService(desc *grpc.ServiceDesc, impl any) {
 }
 
 // ServeHTTP implements http.Handler.
-func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	out := &answer{w: w, table: g.cfg.Errors}
+func (g *Gateway) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
+	out := &answer{w: writer, table: g.cfg.Errors}
 	defer func() {
 		if p := recover(); p != nil {
 			g.cfg.Log.Error(
 				"handler panicked",
 				"path",
-				r.URL.Path,
+				request.URL.Path,
 				"panic",
 				p,
 				"stack",
@@ -140,48 +140,48 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			)
 		}
 	}()
-	if m := g.findMount(r.URL.Path); m != nil {
-		g.serveMounted(m, w, r)
+	if m := g.findMount(request.URL.Path); m != nil {
+		g.serveMounted(m, writer, request)
 		return
 	}
-	if r.URL.Path == "/v1/openapi.json" && r.Method == http.MethodGet {
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(g.OpenAPI())
+	if request.URL.Path == "/v1/openapi.json" && request.Method == http.MethodGet {
+		writer.Header().Set("Content-Type", "application/json")
+		_, _ = writer.Write(g.OpenAPI())
 		return
 	}
-	m := g.methods[r.URL.Path]
+	m := g.methods[request.URL.Path]
 	if m == nil {
 		out.failAnswer(
 			rpcstatus.New(
 				rpcstatus.Unimplemented,
 				"there is nothing at %s; GET /v1/openapi.json lists what there is",
-				r.URL.Path,
+				request.URL.Path,
 			),
 		)
 		return
 	}
-	if err := m.allows(r); err != nil {
-		w.Header().Set("Allow", strings.Join(m.verbs(), ", "))
+	if err := m.allows(request); err != nil {
+		writer.Header().Set("Allow", strings.Join(m.verbs(), ", "))
 		out.code = http.StatusMethodNotAllowed
 		out.failAnswer(err)
 		return
 	}
-	id, err := g.identify(r)
+	id, err := g.identify(request)
 	if err != nil {
 		out.failAnswer(err)
 		return
 	}
 	party := g.cfg.Table.PartyOf(id, nil)
-	size, err := g.admit(party, r)
+	size, err := g.admit(party, request)
 	if err != nil {
-		w.Header().Set("Retry-After", "1")
+		writer.Header().Set("Retry-After", "1")
 		out.failAnswer(err)
 		return
 	}
 	defer g.cfg.Table.Give(party, size)
-	decode := func(into any) error { return g.request(m, w, r, into) }
+	decode := func(into any) error { return g.request(m, writer, request, into) }
 	full := "/" + string(m.desc.Parent().FullName()) + "/" + string(m.desc.Name())
-	ctx := identity.With(withAddress(r), id)
+	ctx := identity.With(withAddress(request), id)
 	if m.stream != nil {
 		g.serveStream(ctx, m, full, decode, out)
 		return
@@ -195,44 +195,44 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // identify finds out who asks, and tells of those whom it refuses.
-func (g *Gateway) identify(r *http.Request) (identity.Identity, error) {
-	id, err := g.cfg.Identify(r)
+func (g *Gateway) identify(request *http.Request) (identity.Identity, error) {
+	id, err := g.cfg.Identify(request)
 	if err != nil && g.cfg.Refused != nil {
-		g.cfg.Refused(r, err)
+		g.cfg.Refused(request, err)
 	}
 	return id, err
 }
 
 // withAddress is a request's context with the address it came from; on a socket of
 // this host there is none.
-func withAddress(r *http.Request) context.Context {
-	at, err := netip.ParseAddrPort(r.RemoteAddr)
+func withAddress(request *http.Request) context.Context {
+	at, err := netip.ParseAddrPort(request.RemoteAddr)
 	if err != nil {
-		return r.Context()
+		return request.Context()
 	}
-	return identity.WithAddress(r.Context(), net.TCPAddrFromAddrPort(at))
+	return identity.WithAddress(request.Context(), net.TCPAddrFromAddrPort(at))
 }
 
 // serveMounted hands a request to another API, once it is known who asks.
-func (g *Gateway) serveMounted(m *mount, w http.ResponseWriter, r *http.Request) {
+func (g *Gateway) serveMounted(m *mount, writer http.ResponseWriter, request *http.Request) {
 	if m.open {
-		m.api.ServeHTTP(w, r)
+		m.api.ServeHTTP(writer, request)
 		return
 	}
-	id, err := g.identify(r)
+	id, err := g.identify(request)
 	if err != nil {
-		g.failMounted(m, w, r, err)
+		g.failMounted(m, writer, request, err)
 		return
 	}
 	party := g.cfg.Table.PartyOf(id, nil)
-	size, err := g.admit(party, r)
+	size, err := g.admit(party, request)
 	if err != nil {
-		w.Header().Set("Retry-After", "1")
-		g.failMounted(m, w, r, err)
+		writer.Header().Set("Retry-After", "1")
+		g.failMounted(m, writer, request, err)
 		return
 	}
 	defer g.cfg.Table.Give(party, size)
-	m.api.ServeHTTP(w, r.WithContext(identity.With(withAddress(r), id)))
+	m.api.ServeHTTP(writer, request.WithContext(identity.With(withAddress(request), id)))
 }
 
 func (m *method) verbs() []string {
@@ -242,13 +242,13 @@ func (m *method) verbs() []string {
 	return []string{http.MethodPost}
 }
 
-func (m *method) allows(r *http.Request) error {
-	if !slices.Contains(m.verbs(), r.Method) {
+func (m *method) allows(request *http.Request) error {
+	if !slices.Contains(m.verbs(), request.Method) {
 		return rpcstatus.New(
 			rpcstatus.InvalidArgument,
 			"%s %s: use %s",
-			r.Method,
-			r.URL.Path,
+			request.Method,
+			request.URL.Path,
 			strings.Join(m.verbs(), " or "),
 		)
 	}
@@ -258,11 +258,11 @@ func (m *method) allows(r *http.Request) error {
 // admit refuses a request before its body is read: when the caller has made too
 // many, or has sent too much that is not handled yet. size is what is counted,
 // which for a body of unknown size is the largest that is read.
-func (g *Gateway) admit(party limit.Party, r *http.Request) (size int64, err error) {
+func (g *Gateway) admit(party limit.Party, request *http.Request) (size int64, err error) {
 	if !g.cfg.Table.Call(party) {
 		return 0, spec.Refuse(spec.CodeBackoff, "")
 	}
-	size = r.ContentLength
+	size = request.ContentLength
 	if size < 0 || size > maxBody {
 		size = maxBody
 	}
@@ -282,11 +282,11 @@ func (g *Gateway) admit(party limit.Party, r *http.Request) (size int64, err err
 const bodyTime = 30 * time.Second
 
 // readBody reads a body within its time and its size.
-func (g *Gateway) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+func (g *Gateway) readBody(writer http.ResponseWriter, request *http.Request) ([]byte, error) {
 	// Not every connection has deadlines: those of tests have none.
-	control := http.NewResponseController(w)
+	control := http.NewResponseController(writer)
 	bounded := control.SetReadDeadline(time.Now().Add(bodyTime)) == nil
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	body, err := io.ReadAll(http.MaxBytesReader(writer, request.Body, maxBody))
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		g.cfg.Table.Refuse(limit.Body)
@@ -296,6 +296,13 @@ func (g *Gateway) readBody(w http.ResponseWriter, r *http.Request) ([]byte, erro
 			bodyTime,
 		)
 	case err != nil:
+		if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+			return nil, rpcstatus.New(
+				rpcstatus.InvalidArgument,
+				"the body is larger than %d MiB: send several requests",
+				maxBody>>20,
+			)
+		}
 		return nil, rpcstatus.New(rpcstatus.InvalidArgument, "the request's body: %v", err)
 	case bounded:
 		// The answer may take longer than the request.
@@ -307,20 +314,22 @@ func (g *Gateway) readBody(w http.ResponseWriter, r *http.Request) ([]byte, erro
 }
 
 // request reads the query or the body into a message.
-func (g *Gateway) request(m *method, w http.ResponseWriter, r *http.Request, into any) error {
-	msg, ok := into.(proto.Message)
+func (g *Gateway) request(
+	m *method, writer http.ResponseWriter, request *http.Request, into any,
+) error {
+	message, ok := into.(proto.Message)
 	if !ok {
 		return rpcstatus.New(rpcstatus.Internal, "%T is not a protobuf message", into)
 	}
-	if r.Method == http.MethodGet {
-		return fromQuery(r.URL.Query(), msg)
+	if request.Method == http.MethodGet {
+		return fromQuery(request.URL.Query(), message)
 	}
-	if ct := r.Header.Get("Content-Type"); ct != "" {
+	if ct := request.Header.Get("Content-Type"); ct != "" {
 		if kind, _, err := mime.ParseMediaType(ct); err != nil || kind != "application/json" {
 			return rpcstatus.New(rpcstatus.InvalidArgument, "Content-Type %q: send application/json", ct)
 		}
 	}
-	body, err := g.readBody(w, r)
+	body, err := g.readBody(writer, request)
 	if err != nil {
 		return err
 	}
@@ -330,11 +339,11 @@ func (g *Gateway) request(m *method, w http.ResponseWriter, r *http.Request, int
 	if len(strings.TrimSpace(string(body))) == 0 {
 		return nil // a request without fields
 	}
-	if err := protojson.Unmarshal(body, msg); err != nil {
+	if err := protojson.Unmarshal(body, message); err != nil {
 		return rpcstatus.New(
 			rpcstatus.InvalidArgument,
 			"the request is not a %s: %v",
-			msg.ProtoReflect().Descriptor().Name(),
+			message.ProtoReflect().Descriptor().Name(),
 			err,
 		)
 	}
@@ -373,6 +382,13 @@ var _ grpc.ServerStream = (*stream)(nil)
 
 func (s *stream) Context() context.Context { return s.ctx }
 
+// Outlive implements Outliving.
+func (s *stream) Outlive(ctx context.Context) grpc.ServerStream {
+	longer := *s
+	longer.ctx = ctx
+	return &longer
+}
+
 func (s *stream) RecvMsg(into any) error {
 	if s.read {
 		return io.EOF
@@ -410,10 +426,10 @@ func (a *answer) writeHeader(kind string) {
 }
 
 // message writes one message as a line.
-func (a *answer) message(v any, kind string) error {
-	m, ok := v.(proto.Message)
+func (a *answer) message(value any, kind string) error {
+	m, ok := value.(proto.Message)
 	if !ok {
-		return fmt.Errorf("BUG: %T is not a protobuf message", v)
+		return fmt.Errorf("BUG: %T is not a protobuf message", value)
 	}
 	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(m)
 	if err != nil {
@@ -443,7 +459,7 @@ func (g *Gateway) checkValues(body []byte) error {
 	if values := countValues(body); values > maxValues {
 		g.cfg.Table.Refuse(limit.Complexity)
 		return rpcstatus.New(
-			rpcstatus.ResourceExhausted,
+			rpcstatus.InvalidArgument, // not ResourceExhausted, which says to try the same again
 			"the request has %d values, more than %d: send several",
 			values,
 			maxValues,

@@ -22,7 +22,7 @@ type Mounted interface {
 	http.Handler
 	// Refuse answers a request that did not come to ServeHTTP, in the form in
 	// which this API's clients expect errors; code is the HTTP status.
-	Refuse(w http.ResponseWriter, r *http.Request, code int, err *rpcstatus.Error)
+	Refuse(writer http.ResponseWriter, request *http.Request, code int, err *rpcstatus.Error)
 }
 
 // mount is an API with the paths that belong to it.
@@ -49,13 +49,15 @@ func (g *Gateway) findMount(path string) *mount {
 }
 
 // fail answers with an error in the form of the mounted API.
-func (g *Gateway) failMounted(m *mount, w http.ResponseWriter, r *http.Request, err error) {
+func (g *Gateway) failMounted(
+	m *mount, writer http.ResponseWriter, request *http.Request, err error,
+) {
 	e := rpcstatus.Convert(grpcx.FromStatus(err), g.cfg.Errors)
 	code := StatusOf(e)
 	if code == http.StatusUnauthorized {
-		w.Header().Set("WWW-Authenticate", `Bearer realm="muster"`)
+		writer.Header().Set("WWW-Authenticate", `Bearer realm="muster"`)
 	}
-	m.api.Refuse(w, r, code, e)
+	m.api.Refuse(writer, request, code, e)
 }
 
 // Convert is an error of a handler as every protocol gives it.
@@ -68,8 +70,8 @@ func StatusOf(e *rpcstatus.Error) int { return httpStatus(e.Wire) }
 
 // Body reads the body of a request of a mounted API within the bounds that hold
 // for all requests.
-func (g *Gateway) Body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	body, err := g.readBody(w, r)
+func (g *Gateway) Body(writer http.ResponseWriter, request *http.Request) ([]byte, error) {
+	body, err := g.readBody(writer, request)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +90,7 @@ func (g *Gateway) local(name string) (*method, error) {
 // Ask is Call for a request that was admitted already: a request over HTTP that
 // needs several methods counts once. Who asks is the identity in ctx. Errors are
 // *rpcstatus.Error.
-func (g *Gateway) Ask(ctx context.Context, name string, req, resp proto.Message) error {
+func (g *Gateway) Ask(ctx context.Context, name string, request, resp proto.Message) error {
 	m, err := g.local(name)
 	if err != nil {
 		return err
@@ -96,7 +98,7 @@ func (g *Gateway) Ask(ctx context.Context, name string, req, resp proto.Message)
 	if m.unary == nil {
 		return rpcstatus.New(rpcstatus.Unimplemented, "%s answers with a stream", name)
 	}
-	reply, err := m.unary(m.impl, ctx, func(into any) error { return hand(req, into) }, g.unary)
+	reply, err := m.unary(m.impl, ctx, func(into any) error { return hand(request, into) }, g.unary)
 	if err != nil {
 		return g.Convert(err)
 	}
@@ -127,7 +129,9 @@ type Received struct {
 }
 
 // Stream calls a registered method that answers with several messages.
-func (g *Gateway) Stream(ctx context.Context, name string, req proto.Message) (*Received, error) {
+func (g *Gateway) Stream(
+	ctx context.Context, name string, request proto.Message,
+) (*Received, error) {
 	m, err := g.local(name)
 	if err != nil {
 		return nil, err
@@ -136,10 +140,10 @@ func (g *Gateway) Stream(ctx context.Context, name string, req proto.Message) (*
 		return nil, rpcstatus.New(rpcstatus.Unimplemented, "%s answers with one message", name)
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	out := &Received{messages: make(chan proto.Message), cancel: cancel}
-	s := &localStream{ctx: ctx, req: req, out: out.messages}
+	received := &Received{messages: make(chan proto.Message), cancel: cancel}
+	s := &localStream{ctx: ctx, req: request, out: received.messages}
 	go func() {
-		defer close(out.messages)
+		defer close(received.messages)
 		defer func() { // this is not the goroutine of the request, which has its own
 			if p := recover(); p != nil {
 				g.cfg.Log.Error(
@@ -151,22 +155,27 @@ func (g *Gateway) Stream(ctx context.Context, name string, req proto.Message) (*
 					"stack",
 					string(debug.Stack()),
 				)
-				out.err = rpcstatus.New(
+				received.err = rpcstatus.New(
 					rpcstatus.Internal,
 					"internal error; the server's log has the details",
 				)
 			}
 		}()
 		if g.stream == nil {
-			out.err = m.stream.Handler(m.impl, s)
+			received.err = m.stream.Handler(m.impl, s)
 		} else {
-			out.err = g.stream(m.impl, s, &grpc.StreamServerInfo{FullMethod: name, IsServerStream: true}, m.stream.Handler)
+			received.err = g.stream(
+				m.impl,
+				s,
+				&grpc.StreamServerInfo{FullMethod: name, IsServerStream: true},
+				m.stream.Handler,
+			)
 		}
-		if out.err != nil {
-			out.err = g.Convert(out.err)
+		if received.err != nil {
+			received.err = g.Convert(received.err)
 		}
 	}()
-	return out, nil
+	return received, nil
 }
 
 // Recv gives the next message, and io.EOF after the last one.
@@ -188,6 +197,15 @@ func (r *Received) Close() {
 	}
 }
 
+// Outliving is a stream of this package. The context of its request ends with the server that took
+// it, as when a controller leads no longer, while the connection to the client can still carry an
+// answer.
+type Outliving interface {
+	grpc.ServerStream
+	// Outlive is the same stream whose messages come through until ctx ends.
+	Outlive(ctx context.Context) grpc.ServerStream
+}
+
 // localStream is the grpc.ServerStream of a call within this process.
 type localStream struct {
 	ctx  context.Context
@@ -199,6 +217,13 @@ type localStream struct {
 var _ grpc.ServerStream = (*localStream)(nil)
 
 func (s *localStream) Context() context.Context { return s.ctx }
+
+// Outlive implements Outliving.
+func (s *localStream) Outlive(ctx context.Context) grpc.ServerStream {
+	longer := *s
+	longer.ctx = ctx
+	return &longer
+}
 
 func (s *localStream) RecvMsg(into any) error {
 	if s.read {

@@ -85,15 +85,15 @@ func put(at map[string]any, desc protoreflect.MessageDescriptor, path, values []
 
 // scalar writes a parameter as protobuf's JSON reads it; numbers may be
 // strings there.
-func scalar(f protoreflect.FieldDescriptor, v string) (any, error) {
+func scalar(f protoreflect.FieldDescriptor, value string) (any, error) {
 	if f.Kind() != protoreflect.BoolKind {
-		return v, nil
+		return value, nil
 	}
-	switch v {
+	switch value {
 	case "", "1", "true", "yes":
 		return true, nil
 	case "0", "false", "no":
 		return false, nil
 	}
-	return nil, fmt.Errorf("%q is neither true nor false", v)
+	return nil, fmt.Errorf("%q is neither true nor false", value)
 }

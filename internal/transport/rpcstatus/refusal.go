@@ -86,24 +86,24 @@ func (e *Error) readRefusal(err error) {
 		}
 	}
 	text(DetailPrefix, r.Prefix)
-	if q := r.Reason; q != nil {
-		text(DetailReason, string(q.Code))
-		number(DetailReasonAsked, q.Asked)
-		if q.Blocker != 0 {
-			text(DetailReasonBlocker, strconv.FormatUint(uint64(q.Blocker), 10))
+	if reason := r.Reason; reason != nil {
+		text(DetailReason, string(reason.Code))
+		number(DetailReasonAsked, reason.Asked)
+		if reason.Blocker != 0 {
+			text(DetailReasonBlocker, strconv.FormatUint(uint64(reason.Blocker), 10))
 		}
-		text(DetailReasonText, q.Detail)
-		number(DetailReasonLimit, q.Limit)
-		text(DetailReasonSubject, q.Subject)
-		text(DetailReasonTRES, q.TRES)
-		number(DetailReasonUntil, int64(q.Until))
-		number(DetailReasonUsed, q.Used)
+		text(DetailReasonText, reason.Detail)
+		number(DetailReasonLimit, reason.Limit)
+		text(DetailReasonSubject, reason.Subject)
+		text(DetailReasonTRES, reason.TRES)
+		number(DetailReasonUntil, int64(reason.Until))
+		number(DetailReasonUsed, reason.Used)
 	}
-	if u := r.Unknown; u != nil {
-		text(DetailUnknown, u.Word)
-		text(DetailUnknownKind, u.Kind)
-		text(DetailUnknownNear, u.Nearest)
-		text(DetailUnknownOf, u.Of)
+	if unknown := r.Unknown; unknown != nil {
+		text(DetailUnknown, unknown.Word)
+		text(DetailUnknownKind, unknown.Kind)
+		text(DetailUnknownNear, unknown.Nearest)
+		text(DetailUnknownOf, unknown.Of)
 	}
 }
 

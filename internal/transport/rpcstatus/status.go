@@ -115,17 +115,17 @@ func (e *Error) ErrorDetails() map[string]string {
 		return nil
 	}
 	m := make(map[string]string, len(e.Details))
-	for _, d := range e.Details {
-		m[d.Key] = d.Value
+	for _, detail := range e.Details {
+		m[detail.Key] = detail.Value
 	}
 	return m
 }
 
 // Detail returns the value of one detail.
 func (e *Error) Detail(key string) (string, bool) {
-	for _, d := range e.Details {
-		if d.Key == key {
-			return d.Value, true
+	for _, detail := range e.Details {
+		if detail.Key == key {
+			return detail.Value, true
 		}
 	}
 	return "", false

@@ -29,17 +29,17 @@ const (
 // ErrMalformed is what Parse returns for bytes that are not an encoded Error.
 var ErrMalformed = errors.New("status: malformed error on the wire")
 
-// Append appends the encoding of e to b. Texts beyond 64 KiB are cut, details beyond 256 are
+// Append appends the encoding of e to buffer. Texts beyond 64 KiB are cut, details beyond 256 are
 // left out, and bytes that are not UTF-8 are replaced: an error must always be sendable.
-func Append(b []byte, e *Error) []byte {
-	b = protowire.AppendTag(b, fieldWire, protowire.VarintType)
-	b = protowire.AppendVarint(b, uint64(e.Wire))
+func Append(buffer []byte, e *Error) []byte {
+	buffer = protowire.AppendTag(buffer, fieldWire, protowire.VarintType)
+	buffer = protowire.AppendVarint(buffer, uint64(e.Wire))
 	if e.Number != 0 {
-		b = protowire.AppendTag(b, fieldNumber, protowire.VarintType)
-		b = protowire.AppendVarint(b, protowire.EncodeZigZag(int64(e.Number)))
+		buffer = protowire.AppendTag(buffer, fieldNumber, protowire.VarintType)
+		buffer = protowire.AppendVarint(buffer, protowire.EncodeZigZag(int64(e.Number)))
 	}
-	b = appendText(b, fieldMessage, e.Message)
-	b = appendText(b, fieldSlurm, e.Slurm)
+	buffer = appendText(buffer, fieldMessage, e.Message)
+	buffer = appendText(buffer, fieldSlurm, e.Slurm)
 	for i, detail := range e.Details {
 		if i == maxDetails {
 			break
@@ -47,29 +47,29 @@ func Append(b []byte, e *Error) []byte {
 		var m []byte
 		m = appendText(m, 1, detail.Key)
 		m = appendText(m, 2, detail.Value)
-		b = protowire.AppendTag(b, fieldDetail, protowire.BytesType)
-		b = protowire.AppendBytes(b, m)
+		buffer = protowire.AppendTag(buffer, fieldDetail, protowire.BytesType)
+		buffer = protowire.AppendBytes(buffer, m)
 	}
-	return b
+	return buffer
 }
 
-func appendText(b []byte, field protowire.Number, s string) []byte {
-	if s == "" {
-		return b
+func appendText(buffer []byte, field protowire.Number, text string) []byte {
+	if text == "" {
+		return buffer
 	}
-	b = protowire.AppendTag(b, field, protowire.BytesType)
-	return protowire.AppendString(b, clean(s))
+	buffer = protowire.AppendTag(buffer, field, protowire.BytesType)
+	return protowire.AppendString(buffer, clean(text))
 }
 
-func clean(s string) string {
-	if len(s) > maxText {
-		s = s[:maxText]
+func clean(text string) string {
+	if len(text) > maxText {
+		text = text[:maxText]
 	}
-	if utf8.ValidString(s) {
-		return s
+	if utf8.ValidString(text) {
+		return text
 	}
-	out := make([]byte, 0, len(s))
-	for _, r := range s {
+	out := make([]byte, 0, len(text))
+	for _, r := range text {
 		out = utf8.AppendRune(out, r)
 		if len(out) > maxText-utf8.UTFMax {
 			break
@@ -81,9 +81,9 @@ func clean(s string) string {
 // Parse decodes one encoded Error. Unknown fields are skipped: the schema only grows. A wire
 // code of OK or one this release does not know becomes Unknown, so that an error can never read
 // as a success.
-func Parse(b []byte) (*Error, error) {
+func Parse(data []byte) (*Error, error) {
 	e := &Error{}
-	err := fields(b, func(num protowire.Number, varint uint64, bytes []byte) error {
+	err := fields(data, func(num protowire.Number, varint uint64, bytes []byte) error {
 		switch num {
 		case fieldWire:
 			e.Wire = Code(min(varint, 1<<31))
@@ -97,11 +97,11 @@ func Parse(b []byte) (*Error, error) {
 			if len(e.Details) == maxDetails {
 				return ErrMalformed
 			}
-			d, err := parseDetail(bytes)
+			detail, err := parseDetail(bytes)
 			if err != nil {
 				return err
 			}
-			e.Details = append(e.Details, d)
+			e.Details = append(e.Details, detail)
 		}
 		return nil
 	})
@@ -114,9 +114,9 @@ func Parse(b []byte) (*Error, error) {
 	return e, nil
 }
 
-func parseDetail(b []byte) (Detail, error) {
+func parseDetail(data []byte) (Detail, error) {
 	var detail Detail
-	err := fields(b, func(num protowire.Number, _ uint64, bytes []byte) error {
+	err := fields(data, func(num protowire.Number, _ uint64, bytes []byte) error {
 		switch num {
 		case 1:
 			detail.Key = clean(string(bytes))
@@ -130,27 +130,27 @@ func parseDetail(b []byte) (Detail, error) {
 
 // fields walks a message and calls visit for each varint and bytes field; a known number with
 // the wrong type reads as zero.
-func fields(b []byte, visit func(protowire.Number, uint64, []byte) error) error {
-	for len(b) > 0 {
-		num, typ, n := protowire.ConsumeTag(b)
+func fields(data []byte, visit func(protowire.Number, uint64, []byte) error) error {
+	for len(data) > 0 {
+		num, typ, n := protowire.ConsumeTag(data)
 		if n < 0 {
 			return ErrMalformed
 		}
-		b = b[n:]
+		data = data[n:]
 		var varint uint64
 		var bytes []byte
 		switch typ {
 		case protowire.VarintType:
-			varint, n = protowire.ConsumeVarint(b)
+			varint, n = protowire.ConsumeVarint(data)
 		case protowire.BytesType:
-			bytes, n = protowire.ConsumeBytes(b)
+			bytes, n = protowire.ConsumeBytes(data)
 		default:
-			n = protowire.ConsumeFieldValue(num, typ, b)
+			n = protowire.ConsumeFieldValue(num, typ, data)
 		}
 		if n < 0 {
 			return ErrMalformed
 		}
-		b = b[n:]
+		data = data[n:]
 		if err := visit(num, varint, bytes); err != nil {
 			return err
 		}

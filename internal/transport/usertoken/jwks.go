@@ -133,7 +133,7 @@ func (s *Issuer) verifyForeign(
 }
 
 // ForeignClaims verifies a token of an issuer and gives what it says.
-func ForeignClaims(text string, s *Issuer, now func() time.Time) (jwt.MapClaims, error) {
+func ForeignClaims(text string, issuer *Issuer, now func() time.Time) (jwt.MapClaims, error) {
 	options := []jwt.ParserOption{
 		jwt.WithValidMethods(foreignMethods()),
 		jwt.WithExpirationRequired(),
@@ -141,14 +141,14 @@ func ForeignClaims(text string, s *Issuer, now func() time.Time) (jwt.MapClaims,
 		jwt.WithTimeFunc(now),
 		jwt.WithStrictDecoding(),
 	}
-	if s.Audience != "" {
-		options = append(options, jwt.WithAudience(s.Audience))
+	if issuer.Audience != "" {
+		options = append(options, jwt.WithAudience(issuer.Audience))
 	}
-	if s.Name != "" {
-		options = append(options, jwt.WithIssuer(s.Name))
+	if issuer.Name != "" {
+		options = append(options, jwt.WithIssuer(issuer.Name))
 	}
 	claims := jwt.MapClaims{}
-	if _, err := jwt.NewParser(options...).ParseWithClaims(text, claims, s.keyOf); err != nil {
+	if _, err := jwt.NewParser(options...).ParseWithClaims(text, claims, issuer.keyOf); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrToken, err)
 	}
 	return claims, nil

@@ -105,7 +105,7 @@ func findSocket(dir, node string) string {
 
 // work runs until the context ends.
 func work(ctx context.Context, p *program.Program, o *options, log *slog.Logger) error {
-	kube, err := p.Connect(o.kubeconfig, 0)
+	kube, err := p.Connect(o.kubeconfig, program.Rates{})
 	if err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func work(ctx context.Context, p *program.Program, o *options, log *slog.Logger)
 		return err
 	}
 	ready := func() (string, error) { return "ok", driver.Ready() }
-	wait, err := program.ServeHealth(ctx, o.listen, ready, log)
+	wait, err := program.Serve(ctx, o.listen, program.Pages{Ready: ready}, log)
 	if err != nil {
 		return err
 	}

@@ -71,8 +71,8 @@ func main() {
 	p.Main()
 }
 
-// requestsPerSecond bounds what the API server gets from here.
-const requestsPerSecond = 100
+// rates: what nodes wait for has no bound of its own, as in muster-kube; the status of NodeSets has.
+var rates = program.Rates{Typed: program.Unbounded, Dynamic: 100}
 
 // work runs until the context ends.
 func work(ctx context.Context, p *program.Program, o *options, log *slog.Logger) error {
@@ -80,7 +80,7 @@ func work(ctx context.Context, p *program.Program, o *options, log *slog.Logger)
 	if err != nil {
 		return err
 	}
-	kube, err := p.Connect(o.kubeconfig, requestsPerSecond)
+	kube, err := p.Connect(o.kubeconfig, rates)
 	if err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func work(ctx context.Context, p *program.Program, o *options, log *slog.Logger)
 		}
 		return "ok", nil
 	}
-	wait, err := program.ServeHealth(ctx, o.listen, ready, log)
+	wait, err := program.Serve(ctx, o.listen, program.Pages{Ready: ready}, log)
 	if err != nil {
 		return err
 	}

@@ -25,13 +25,14 @@ Usage:
   muster-kube --muster https://HOST:6820 --muster-token FILE --muster-ca FILE
 
 Several --muster name the controllers of one cluster. The token is one of
-scontrol token for a user whom accounting gives AdminLevel=Operator.
+scontrol token scope=pods; its user needs no further rights.
 
 Options:
 `
 
-// requestsPerSecond bounds what the API server gets from here.
-const requestsPerSecond = 500
+// rates are without a bound for what pods wait for: the executor bounds how many requests
+// it sends at the same time. GenericNodes, which the other client writes, are for people.
+var rates = program.Rates{Typed: program.Unbounded, Dynamic: 100}
 
 type options struct {
 	muster     muster.Config
@@ -96,7 +97,7 @@ func main() {
 		"muster-kube",
 		"`name` of the lease by which one of several copies works; empty: there is one copy",
 	)
-	fl.StringVar(&o.listen, "listen", "", "`address` for /healthz and /readyz; empty: none")
+	fl.StringVar(&o.listen, "listen", "", "`address` for /healthz, /readyz and /metrics; empty: none")
 	p := &program.Program{Name: "muster-kube", Version: version, Usage: usage, Flags: fl}
 	p.Work = func(ctx context.Context, log *slog.Logger) error { return work(ctx, p, &o, log) }
 	p.Main()
@@ -105,12 +106,13 @@ func main() {
 // work sets everything up and runs until the context ends or the lease is lost.
 func work(ctx context.Context, p *program.Program, o *options, log *slog.Logger) error {
 	controller, err := muster.New(o.muster)
-	kube, kubeErr := p.Connect(o.kubeconfig, requestsPerSecond)
+	kube, kubeErr := p.Connect(o.kubeconfig, rates)
 	if err := errors.Join(err, kubeErr); err != nil {
 		return err
 	}
 	recorder, end := p.Record(ctx, kube, "")
 	defer end()
+	metrics := executor.NewMetrics(o.cluster)
 	e := executor.New(executor.Config{
 		Kube:        kube.Typed,
 		Dynamic:     kube.Dynamic,
@@ -120,6 +122,7 @@ func work(ctx context.Context, p *program.Program, o *options, log *slog.Logger)
 		Scheduler:   o.scheduler,
 		Cluster:     o.cluster,
 		Namespace:   o.namespace,
+		Metrics:     metrics,
 		Log:         log,
 	})
 	// Muster's absence does not make this program unready: it has to stay, for the pods to be told.
@@ -129,11 +132,12 @@ func work(ctx context.Context, p *program.Program, o *options, log *slog.Logger)
 		}
 		return e.Connection(), nil
 	}
-	wait, err := program.ServeHealth(ctx, o.listen, ready, log)
+	pages := program.Pages{Ready: ready, Metrics: metrics.Handler()}
+	wait, err := program.Serve(ctx, o.listen, pages, log)
 	if err != nil {
 		return err
 	}
 	defer wait()
 	// Two copies at once would do no harm, but would write everything twice.
-	return kube.RunAlone(ctx, o.namespace, o.lease, e.Run)
+	return kube.RunAlone(ctx, o.namespace, o.lease, program.Leading(metrics.Leader, e.Run))
 }

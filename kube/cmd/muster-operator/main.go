@@ -59,7 +59,7 @@ func operator() *program.Program {
 	fl.StringVar(&namespace, "namespace", os.Getenv("POD_NAMESPACE"), "`namespace` of the lease (default: POD_NAMESPACE of the environment)")
 	fl.StringVar(&lease, "lease", "muster-operator", "`name` of the lease by which one of several copies works; empty: there is one copy")
 	fl.StringVar(&image, "image", "muster:"+version, "`image` of clusters that a SlurmCluster describes")
-	fl.StringVar(&listen, "listen", "", "`address` for /healthz and /readyz; empty: none")
+	fl.StringVar(&listen, "listen", "", "`address` for /healthz, /readyz and /metrics; empty: none")
 	p := &program.Program{Name: clusters.Manager, Version: version, Usage: usage, Flags: fl}
 	p.Check = func() error {
 		if lease != "" && namespace == "" {
@@ -68,21 +68,30 @@ func operator() *program.Program {
 		return nil
 	}
 	p.Work = func(ctx context.Context, log *slog.Logger) error {
-		kube, err := p.Connect(kubeconfig, requestsPerSecond)
+		kube, err := p.Connect(kubeconfig, program.Rates{Typed: requestsPerSecond, Dynamic: requestsPerSecond})
 		if err != nil {
 			return err
 		}
 		recorder, end := p.Record(ctx, kube, "")
 		defer end()
-		o := &clusters.Operator{Kube: kube.Typed, Dynamic: kube.Dynamic, Recorder: recorder, Log: log, Image: image}
+		metrics := clusters.NewMetrics()
+		o := &clusters.Operator{
+			Kube:     kube.Typed,
+			Dynamic:  kube.Dynamic,
+			Recorder: recorder,
+			Log:      log,
+			Image:    image,
+			Metrics:  metrics,
+		}
 		// A copy that waits for the lease is ready: it has nothing else to do.
 		ready := func() (string, error) { return "ok", nil }
-		wait, err := program.ServeHealth(ctx, listen, ready, log)
+		pages := program.Pages{Ready: ready, Metrics: metrics.Handler()}
+		wait, err := program.Serve(ctx, listen, pages, log)
 		if err != nil {
 			return err
 		}
 		defer wait()
-		return kube.RunAlone(ctx, namespace, lease, o.Run)
+		return kube.RunAlone(ctx, namespace, lease, program.Leading(metrics.Leader, o.Run))
 	}
 	return p
 }

@@ -40,9 +40,9 @@ func (Wild) String(t *rapid.T, _ reflect.Type, _ string) string {
 	return rapid.StringN(0, 12, -1).Draw(t, "string")
 }
 
-// Fill fills v, a pointer, with random values. Pointers are nil and slices
+// Fill fills value, a pointer, with random values. Pointers are nil and slices
 // are nil or empty about as often as they are not.
-func Fill(t *rapid.T, v any, src Source) { fill(t, reflect.ValueOf(v).Elem(), src, "") }
+func Fill(t *rapid.T, value any, src Source) { fill(t, reflect.ValueOf(value).Elem(), src, "") }
 
 // Random returns a random event of a kind.
 func Random(t *rapid.T, k event.Kind, src Source) event.Event {
@@ -53,46 +53,46 @@ func Random(t *rapid.T, k event.Kind, src Source) event.Event {
 
 // RandomEnvelope returns an envelope around a random event of any kind.
 func RandomEnvelope(t *rapid.T, src Source) event.Envelope {
-	var env event.Envelope
-	env.Event = Random(t, rapid.SampledFrom(event.Kinds()).Draw(t, "kind"), src)
-	env.Seq = rapid.Uint64().Draw(t, "seq")
-	Fill(t, &env.At, src)
-	Fill(t, &env.Actor, src)
-	Fill(t, &env.Cause, src)
-	return env
+	var envelope event.Envelope
+	envelope.Event = Random(t, rapid.SampledFrom(event.Kinds()).Draw(t, "kind"), src)
+	envelope.Seq = rapid.Uint64().Draw(t, "seq")
+	Fill(t, &envelope.At, src)
+	Fill(t, &envelope.Actor, src)
+	Fill(t, &envelope.Cause, src)
+	return envelope
 }
 
-func fill(t *rapid.T, v reflect.Value, src Source, field string) {
-	typ := v.Type()
-	switch v.Kind() {
+func fill(t *rapid.T, value reflect.Value, src Source, field string) {
+	typ := value.Type()
+	switch value.Kind() {
 	case reflect.Bool:
-		v.SetBool(rapid.Bool().Draw(t, field))
+		value.SetBool(rapid.Bool().Draw(t, field))
 	case reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Int:
-		v.SetInt(src.Int(t, typ, typ.Bits()))
+		value.SetInt(src.Int(t, typ, typ.Bits()))
 	case reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uint:
-		v.SetUint(src.Uint(t, typ, typ.Bits()))
+		value.SetUint(src.Uint(t, typ, typ.Bits()))
 	case reflect.String:
-		v.SetString(src.String(t, typ, field))
+		value.SetString(src.String(t, typ, field))
 	case reflect.Pointer:
 		if rapid.Bool().Draw(t, field) {
-			v.Set(reflect.New(typ.Elem()))
-			fill(t, v.Elem(), src, field)
+			value.Set(reflect.New(typ.Elem()))
+			fill(t, value.Elem(), src, field)
 		}
 	case reflect.Slice:
 		if n := rapid.IntRange(-1, 3).Draw(t, field); n >= 0 {
-			v.Set(reflect.MakeSlice(typ, n, n))
+			value.Set(reflect.MakeSlice(typ, n, n))
 		}
-		for i := range v.Len() {
-			fill(t, v.Index(i), src, field)
+		for i := range value.Len() {
+			fill(t, value.Index(i), src, field)
 		}
 	case reflect.Array:
-		for i := range v.Len() {
-			fill(t, v.Index(i), src, field)
+		for i := range value.Len() {
+			fill(t, value.Index(i), src, field)
 		}
 	case reflect.Struct:
-		for i := range v.NumField() {
+		for i := range value.NumField() {
 			if typ.Field(i).IsExported() {
-				fill(t, v.Field(i), src, typ.Field(i).Name)
+				fill(t, value.Field(i), src, typ.Field(i).Name)
 			}
 		}
 	default:
@@ -111,47 +111,47 @@ func Full(kind event.Kind) event.Event {
 
 // FullEnvelope returns an envelope around Full.
 func FullEnvelope(kind event.Kind) event.Envelope {
-	env := event.Envelope{Seq: 1 << 33, Event: Full(kind)}
+	envelope := event.Envelope{Seq: 1 << 33, Event: Full(kind)}
 	n := 100
-	full(reflect.ValueOf(&env.At).Elem(), &n)
-	full(reflect.ValueOf(&env.Actor).Elem(), &n)
-	full(reflect.ValueOf(&env.Cause).Elem(), &n)
-	return env
+	full(reflect.ValueOf(&envelope.At).Elem(), &n)
+	full(reflect.ValueOf(&envelope.Actor).Elem(), &n)
+	full(reflect.ValueOf(&envelope.Cause).Elem(), &n)
+	return envelope
 }
 
 // full counts up as it fills, so that neighbouring fields differ and numbers
 // of one and of several bytes occur.
-func full(v reflect.Value, n *int) {
+func full(value reflect.Value, n *int) {
 	*n++
-	switch v.Kind() {
+	switch value.Kind() {
 	case reflect.Bool:
-		v.SetBool(true)
+		value.SetBool(true)
 	case reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Int:
-		x := int64(*n) * int64(*n) * int64(*n) % (1<<(v.Type().Bits()-1) - 1)
+		x := int64(*n) * int64(*n) * int64(*n) % (1<<(value.Type().Bits()-1) - 1)
 		if *n%3 == 0 {
 			x = -x
 		}
-		v.SetInt(x + 1)
+		value.SetInt(x + 1)
 	case reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uint:
-		v.SetUint(uint64(*n)*uint64(*n)*uint64(*n)%(1<<(v.Type().Bits()-1)) + 1)
+		value.SetUint(uint64(*n)*uint64(*n)*uint64(*n)%(1<<(value.Type().Bits()-1)) + 1)
 	case reflect.String:
-		v.SetString(fmt.Sprintf("text %d ü", *n))
+		value.SetString(fmt.Sprintf("text %d ü", *n))
 	case reflect.Pointer:
-		v.Set(reflect.New(v.Type().Elem()))
-		full(v.Elem(), n)
+		value.Set(reflect.New(value.Type().Elem()))
+		full(value.Elem(), n)
 	case reflect.Slice:
-		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
-		full(v.Index(0), n)
-		full(v.Index(1), n)
+		value.Set(reflect.MakeSlice(value.Type(), 2, 2))
+		full(value.Index(0), n)
+		full(value.Index(1), n)
 	case reflect.Array:
-		for i := range v.Len() {
-			full(v.Index(i), n)
+		for i := range value.Len() {
+			full(value.Index(i), n)
 		}
 	case reflect.Struct:
-		for i := range v.NumField() {
-			full(v.Field(i), n)
+		for i := range value.NumField() {
+			full(value.Field(i), n)
 		}
 	default:
-		panic(fmt.Sprintf("cannot fill a %s", v.Type()))
+		panic(fmt.Sprintf("cannot fill a %s", value.Type()))
 	}
 }

@@ -120,21 +120,21 @@ func (d *Decoder) readCount(major Major, what string) (int, error) {
 
 // String reads a string.
 func (d *Decoder) String() (string, error) {
-	b, err := d.readBytes()
+	data, err := d.readBytes()
 	if err != nil {
 		return "", err
 	}
-	if d.shared == nil || len(b) > maxSharedLen {
-		return string(b), nil
+	if d.shared == nil || len(data) > maxSharedLen {
+		return string(data), nil
 	}
-	if s, ok := d.shared[string(b)]; ok {
+	if s, ok := d.shared[string(data)]; ok {
 		return s, nil
 	}
-	s := string(b)
+	text := string(data)
 	if len(d.shared) < maxShared {
-		d.shared[s] = s
+		d.shared[text] = text
 	}
-	return s, nil
+	return text, nil
 }
 
 func (d *Decoder) readBytes() ([]byte, error) {
@@ -152,12 +152,12 @@ func (d *Decoder) readBytes() ([]byte, error) {
 			d.Len(),
 		)
 	}
-	b := d.data[d.at : d.at+int(n)]
-	if major == MajorText && !utf8.Valid(b) {
+	data := d.data[d.at : d.at+int(n)]
+	if major == MajorText && !utf8.Valid(data) {
 		return nil, d.malformedError("a text is not UTF-8")
 	}
 	d.at += int(n)
-	return b, nil
+	return data, nil
 }
 
 // consumeNull consumes a null, if that is what comes next.
@@ -184,71 +184,71 @@ func (d *Decoder) Value(v any) error {
 	return c.decodeValue(d, rv)
 }
 
-func (c *coder) decodeValue(decoder *Decoder, v reflect.Value) error {
+func (c *coder) decodeValue(decoder *Decoder, value reflect.Value) error {
 	switch c.op {
 	case opBool:
-		return c.decodeBool(decoder, v)
+		return c.decodeBool(decoder, value)
 	case opInt:
 		n, err := decoder.Int()
 		if err != nil {
 			return err
 		}
-		if v.OverflowInt(n) {
+		if value.OverflowInt(n) {
 			return decoder.malformedError("%d does not fit", n)
 		}
-		v.SetInt(n)
+		value.SetInt(n)
 	case opUint:
 		n, err := decoder.Uint()
 		if err != nil {
 			return err
 		}
-		if v.OverflowUint(n) {
+		if value.OverflowUint(n) {
 			return decoder.malformedError("%d does not fit", n)
 		}
-		v.SetUint(n)
+		value.SetUint(n)
 	case opString:
-		s, err := decoder.String()
+		text, err := decoder.String()
 		if err != nil {
 			return err
 		}
-		v.SetString(s)
+		value.SetString(text)
 	case opBytes:
 		n, err := decoder.readHead(MajorBytes, "bytes")
 		if err != nil {
 			return err
 		}
-		if n != uint64(v.Len()) || n > uint64(decoder.Len()) {
-			return decoder.malformedError("%d bytes in place of %d", n, v.Len())
+		if n != uint64(value.Len()) || n > uint64(decoder.Len()) {
+			return decoder.malformedError("%d bytes in place of %d", n, value.Len())
 		}
-		copy(v.Bytes(), decoder.data[decoder.at:])
+		copy(value.Bytes(), decoder.data[decoder.at:])
 		decoder.at += int(n)
 	case opPointer:
 		if decoder.consumeNull() {
 			return nil
 		}
 		p := reflect.New(c.elem.typ)
-		v.Set(p)
+		value.Set(p)
 		return c.elem.decodeValue(decoder, p.Elem())
 	case opSlice, opArray:
-		return c.decodeList(decoder, v)
+		return c.decodeList(decoder, value)
 	default:
-		return c.decodeStruct(decoder, v)
+		return c.decodeStruct(decoder, value)
 	}
 	return nil
 }
 
-func (c *coder) decodeBool(decoder *Decoder, v reflect.Value) error {
+func (c *coder) decodeBool(decoder *Decoder, value reflect.Value) error {
 	if decoder.at < len(decoder.data) {
 		if b := decoder.data[decoder.at]; b == simpleTrue || b == simpleFalse {
 			decoder.at++
-			v.SetBool(b == simpleTrue)
+			value.SetBool(b == simpleTrue)
 			return nil
 		}
 	}
 	return decoder.malformedError("want true or false")
 }
 
-func (c *coder) decodeList(decoder *Decoder, v reflect.Value) error {
+func (c *coder) decodeList(decoder *Decoder, value reflect.Value) error {
 	if c.op == opSlice && decoder.consumeNull() {
 		return nil
 	}
@@ -258,25 +258,25 @@ func (c *coder) decodeList(decoder *Decoder, v reflect.Value) error {
 	}
 	switch {
 	case c.op == opArray:
-		if n != v.Len() {
-			return decoder.malformedError("%d items in place of %d", n, v.Len())
+		if n != value.Len() {
+			return decoder.malformedError("%d items in place of %d", n, value.Len())
 		}
 	case n == 0:
-		v.Set(reflect.MakeSlice(c.typ, 0, 0))
+		value.Set(reflect.MakeSlice(c.typ, 0, 0))
 		return nil
 	default:
-		v.Grow(n)
-		v.SetLen(n)
+		value.Grow(n)
+		value.SetLen(n)
 	}
 	for i := range n {
-		if err := c.elem.decodeValue(decoder, v.Index(i)); err != nil {
+		if err := c.elem.decodeValue(decoder, value.Index(i)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (c *coder) decodeStruct(decoder *Decoder, v reflect.Value) error {
+func (c *coder) decodeStruct(decoder *Decoder, value reflect.Value) error {
 	n, err := decoder.Map()
 	if err != nil {
 		return err
@@ -301,7 +301,7 @@ func (c *coder) decodeStruct(decoder *Decoder, v reflect.Value) error {
 			return fmt.Errorf("key %d of %s: %w", key, c.typ.Name(), ErrUnknownField)
 		}
 		f := &c.fields[next]
-		if err := f.c.decodeValue(decoder, v.Field(f.index)); err != nil {
+		if err := f.c.decodeValue(decoder, value.Field(f.index)); err != nil {
 			return fmt.Errorf("%s.%s: %w", c.typ.Name(), f.name, err)
 		}
 	}

@@ -61,12 +61,12 @@ func AppendInt(dst []byte, n int64) []byte {
 }
 
 // AppendString writes a string: as text where it is valid UTF-8.
-func AppendString(dst []byte, s string) []byte {
+func AppendString(dst []byte, text string) []byte {
 	major := MajorText
-	if !utf8.ValidString(s) {
+	if !utf8.ValidString(text) {
 		major = MajorBytes
 	}
-	return append(AppendHead(dst, major, uint64(len(s))), s...)
+	return append(AppendHead(dst, major, uint64(len(text))), text...)
 }
 
 // Append writes a value; v is a pointer to one of the compiled structs.
@@ -83,59 +83,59 @@ func (s *Set) Append(dst []byte, v any) ([]byte, error) {
 	return c.appendValue(dst, rv), nil
 }
 
-func (c *coder) appendValue(dst []byte, v reflect.Value) []byte {
+func (c *coder) appendValue(dst []byte, value reflect.Value) []byte {
 	switch c.op {
 	case opBool:
-		if v.Bool() {
+		if value.Bool() {
 			return append(dst, simpleTrue)
 		}
 		return append(dst, simpleFalse)
 	case opInt:
-		return AppendInt(dst, v.Int())
+		return AppendInt(dst, value.Int())
 	case opUint:
-		return AppendHead(dst, MajorUint, v.Uint())
+		return AppendHead(dst, MajorUint, value.Uint())
 	case opString:
-		return AppendString(dst, v.String())
+		return AppendString(dst, value.String())
 	case opBytes:
-		n := v.Len()
+		n := value.Len()
 		dst = AppendHead(dst, MajorBytes, uint64(n))
-		if v.CanAddr() {
-			return append(dst, v.Bytes()...)
+		if value.CanAddr() {
+			return append(dst, value.Bytes()...)
 		}
 		for i := range n {
-			dst = append(dst, byte(v.Index(i).Uint()))
+			dst = append(dst, byte(value.Index(i).Uint()))
 		}
 		return dst
 	case opPointer:
-		if v.IsNil() {
+		if value.IsNil() {
 			return append(dst, simpleNull)
 		}
-		return c.elem.appendValue(dst, v.Elem())
+		return c.elem.appendValue(dst, value.Elem())
 	case opSlice, opArray:
-		return c.appendList(dst, v)
+		return c.appendList(dst, value)
 	default:
-		return c.appendStruct(dst, v)
+		return c.appendStruct(dst, value)
 	}
 }
 
-func (c *coder) appendList(dst []byte, v reflect.Value) []byte {
-	if c.op == opSlice && v.IsNil() {
+func (c *coder) appendList(dst []byte, value reflect.Value) []byte {
+	if c.op == opSlice && value.IsNil() {
 		return append(dst, simpleNull)
 	}
-	n := v.Len()
+	n := value.Len()
 	dst = AppendHead(dst, MajorArray, uint64(n))
 	for i := range n {
-		dst = c.elem.appendValue(dst, v.Index(i))
+		dst = c.elem.appendValue(dst, value.Index(i))
 	}
 	return dst
 }
 
-func (c *coder) appendStruct(dst []byte, v reflect.Value) []byte {
+func (c *coder) appendStruct(dst []byte, value reflect.Value) []byte {
 	var present uint64
 	n := uint64(0)
 	for i := range c.fields {
 		f := &c.fields[i]
-		if !f.omit || !f.c.isEmpty(v.Field(f.index)) {
+		if !f.omit || !f.c.isEmpty(value.Field(f.index)) {
 			present |= 1 << i
 			n++
 		}
@@ -145,25 +145,25 @@ func (c *coder) appendStruct(dst []byte, v reflect.Value) []byte {
 		if present&(1<<i) != 0 {
 			f := &c.fields[i]
 			dst = append(dst, f.head...)
-			dst = f.c.appendValue(dst, v.Field(f.index))
+			dst = f.c.appendValue(dst, value.Field(f.index))
 		}
 	}
 	return dst
 }
 
 // isEmpty tells a value that omitempty leaves out.
-func (c *coder) isEmpty(v reflect.Value) bool {
+func (c *coder) isEmpty(value reflect.Value) bool {
 	switch c.op {
 	case opBool:
-		return !v.Bool()
+		return !value.Bool()
 	case opInt:
-		return v.Int() == 0
+		return value.Int() == 0
 	case opUint:
-		return v.Uint() == 0
+		return value.Uint() == 0
 	case opString, opSlice:
-		return v.Len() == 0
+		return value.Len() == 0
 	case opPointer:
-		return v.IsNil()
+		return value.IsNil()
 	default:
 		return false
 	}

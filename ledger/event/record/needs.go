@@ -23,7 +23,7 @@ func (s *Set) Needs(v any) (version uint32, field string, err error) {
 	return version, field, nil
 }
 
-func (c *coder) needs(v reflect.Value) (version uint32, field string) {
+func (c *coder) needs(value reflect.Value) (version uint32, field string) {
 	version = 1
 	if c.newest == 1 {
 		return version, ""
@@ -35,23 +35,23 @@ func (c *coder) needs(v reflect.Value) (version uint32, field string) {
 	}
 	switch c.op {
 	case opPointer:
-		if !v.IsNil() {
-			look(c.elem, v.Elem())
+		if !value.IsNil() {
+			look(c.elem, value.Elem())
 		}
 	case opSlice, opArray:
-		for i := range v.Len() {
-			look(c.elem, v.Index(i))
+		for i := range value.Len() {
+			look(c.elem, value.Index(i))
 		}
 	case opStruct:
 		for i := range c.fields {
 			f := &c.fields[i]
-			if f.omit && f.c.isEmpty(v.Field(f.index)) {
+			if f.omit && f.c.isEmpty(value.Field(f.index)) {
 				continue
 			}
 			if f.since > version {
 				version, field = f.since, c.typ.Name()+"."+f.name
 			}
-			look(f.c, v.Field(f.index))
+			look(f.c, value.Field(f.index))
 		}
 	case opBool, opInt, opUint, opString, opBytes: // have no fields
 	}
@@ -74,26 +74,26 @@ func (s *Set) Reduce(v any, version uint32) error {
 	return nil
 }
 
-func (c *coder) reduce(v reflect.Value, version uint32) {
+func (c *coder) reduce(value reflect.Value, version uint32) {
 	if c.newest <= version {
 		return
 	}
 	switch c.op {
 	case opPointer:
-		if !v.IsNil() {
-			c.elem.reduce(v.Elem(), version)
+		if !value.IsNil() {
+			c.elem.reduce(value.Elem(), version)
 		}
 	case opSlice, opArray:
-		for i := range v.Len() {
-			c.elem.reduce(v.Index(i), version)
+		for i := range value.Len() {
+			c.elem.reduce(value.Index(i), version)
 		}
 	case opStruct:
 		for i := range c.fields {
 			f := &c.fields[i]
 			if f.since > version {
-				v.Field(f.index).SetZero()
+				value.Field(f.index).SetZero()
 			} else {
-				f.c.reduce(v.Field(f.index), version)
+				f.c.reduce(value.Field(f.index), version)
 			}
 		}
 	case opBool, opInt, opUint, opString, opBytes: // have no fields
@@ -105,11 +105,13 @@ func (c *coder) reduce(v reflect.Value, version uint32) {
 func (s *Set) Vocabulary(version uint32) []string {
 	var out []string
 	//muster:unordered sorted below
-	for t, c := range s.coders {
+	for typ, c := range s.coders {
 		for i := range c.fields {
 			f := &c.fields[i]
 			if f.since <= version {
-				out = append(out, fmt.Sprintf("%s %d %s %s", nameOf(t), f.key, f.name, shapeOf(f)))
+				out = append(
+					out, fmt.Sprintf("%s %d %s %s", nameOf(typ), f.key, f.name, shapeOf(f)),
+				)
 			}
 		}
 	}
@@ -118,7 +120,7 @@ func (s *Set) Vocabulary(version uint32) []string {
 }
 
 // nameOf is a type without the path of its package.
-func nameOf(t reflect.Type) string { return t.String() }
+func nameOf(typ reflect.Type) string { return typ.String() }
 
 // shapeOf is the form in which a field is written: fields of one shape are read alike.
 func shapeOf(f *field) string {

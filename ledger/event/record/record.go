@@ -87,28 +87,28 @@ type Set struct {
 func Compile(version uint32, samples ...any) (*Set, error) {
 	set := &Set{version: version, coders: make(map[reflect.Type]*coder)}
 	for _, v := range samples {
-		t := reflect.TypeOf(v)
-		if t == nil || t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct {
+		typ := reflect.TypeOf(v)
+		if typ == nil || typ.Kind() != reflect.Pointer || typ.Elem().Kind() != reflect.Struct {
 			return nil, fmt.Errorf("%T: want a pointer to a struct: %w", v, ErrType)
 		}
-		if _, err := set.compileCoder(t.Elem(), nil); err != nil {
-			return nil, fmt.Errorf("%s: %w", t.Elem(), err)
+		if _, err := set.compileCoder(typ.Elem(), nil); err != nil {
+			return nil, fmt.Errorf("%s: %w", typ.Elem(), err)
 		}
 	}
 	return set, nil
 }
 
 // compileCoder returns the coder of a type; open are the types being compiled.
-func (s *Set) compileCoder(t reflect.Type, open []reflect.Type) (*coder, error) {
-	if c, ok := s.coders[t]; ok {
+func (s *Set) compileCoder(typ reflect.Type, open []reflect.Type) (*coder, error) {
+	if c, ok := s.coders[typ]; ok {
 		return c, nil
 	}
-	if slices.Contains(open, t) {
-		return nil, fmt.Errorf("%s contains itself: %w", t, ErrType)
+	if slices.Contains(open, typ) {
+		return nil, fmt.Errorf("%s contains itself: %w", typ, ErrType)
 	}
-	c := &coder{typ: t}
+	c := &coder{typ: typ}
 	var err error
-	switch t.Kind() {
+	switch typ.Kind() {
 	case reflect.Bool:
 		c.op = opBool
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
@@ -121,19 +121,19 @@ func (s *Set) compileCoder(t reflect.Type, open []reflect.Type) (*coder, error) 
 		c.op = opSlice
 	case reflect.Array:
 		c.op = opArray
-		if t.Elem().Kind() == reflect.Uint8 {
+		if typ.Elem().Kind() == reflect.Uint8 {
 			c.op = opBytes
 		}
 	case reflect.Pointer:
 		c.op = opPointer
 	case reflect.Struct:
 		c.op = opStruct
-		c.fields, err = s.compileFields(t, append(open, t))
+		c.fields, err = s.compileFields(typ, append(open, typ))
 	default:
-		return nil, fmt.Errorf("%s is a %s: %w", t, t.Kind(), ErrType)
+		return nil, fmt.Errorf("%s is a %s: %w", typ, typ.Kind(), ErrType)
 	}
 	if c.op == opSlice || c.op == opArray || c.op == opPointer {
-		c.elem, err = s.compileCoder(t.Elem(), append(open, t))
+		c.elem, err = s.compileCoder(typ.Elem(), append(open, typ))
 	}
 	if err != nil {
 		return nil, err
@@ -145,14 +145,14 @@ func (s *Set) compileCoder(t reflect.Type, open []reflect.Type) (*coder, error) 
 	for i := range c.fields {
 		c.newest = max(c.newest, c.fields[i].since, c.fields[i].c.newest)
 	}
-	s.coders[t] = c
+	s.coders[typ] = c
 	return c, nil
 }
 
-func (s *Set) compileFields(t reflect.Type, open []reflect.Type) ([]field, error) {
-	var out []field
-	for i := range t.NumField() {
-		sf := t.Field(i)
+func (s *Set) compileFields(typ reflect.Type, open []reflect.Type) ([]field, error) {
+	var fields []field
+	for i := range typ.NumField() {
+		sf := typ.Field(i)
 		tag := sf.Tag.Get("cbor")
 		if !sf.IsExported() || tag == "-" {
 			continue
@@ -160,7 +160,7 @@ func (s *Set) compileFields(t reflect.Type, open []reflect.Type) ([]field, error
 		key, opts, _ := strings.Cut(tag, ",")
 		n, err := strconv.ParseUint(key, 10, 16)
 		if err != nil || !slices.Contains(strings.Split(opts, ","), "keyasint") {
-			return nil, fmt.Errorf("field %s.%s has no integer key: %w", t, sf.Name, ErrType)
+			return nil, fmt.Errorf("field %s.%s has no integer key: %w", typ, sf.Name, ErrType)
 		}
 		c, err := s.compileCoder(sf.Type, open)
 		if err != nil {
@@ -174,13 +174,13 @@ func (s *Set) compileFields(t reflect.Type, open []reflect.Type) ([]field, error
 			err = errors.New("a field of a later version must be left out when it is empty")
 		}
 		if err != nil {
-			return nil, fmt.Errorf("field %s.%s: %w: %w", t, sf.Name, err, ErrType)
+			return nil, fmt.Errorf("field %s.%s: %w: %w", typ, sf.Name, err, ErrType)
 		}
 		if since > s.version {
 			continue
 		}
-		out = append(
-			out,
+		fields = append(
+			fields,
 			field{
 				key:   n,
 				head:  AppendHead(nil, MajorUint, n),
@@ -192,23 +192,23 @@ func (s *Set) compileFields(t reflect.Type, open []reflect.Type) ([]field, error
 			},
 		)
 	}
-	slices.SortFunc(out, func(a, b field) int { return int(a.key) - int(b.key) })
-	for i := 1; i < len(out); i++ {
-		if out[i].key == out[i-1].key {
+	slices.SortFunc(fields, func(a, b field) int { return int(a.key) - int(b.key) })
+	for i := 1; i < len(fields); i++ {
+		if fields[i].key == fields[i-1].key {
 			return nil, fmt.Errorf(
 				"fields %s and %s of %s share key %d: %w",
-				out[i-1].name,
-				out[i].name,
-				t,
-				out[i].key,
+				fields[i-1].name,
+				fields[i].name,
+				typ,
+				fields[i].key,
 				ErrType,
 			)
 		}
 	}
-	if len(out) > 64 {
-		return nil, fmt.Errorf("%s has %d fields, more than 64: %w", t, len(out), ErrType)
+	if len(fields) > 64 {
+		return nil, fmt.Errorf("%s has %d fields, more than 64: %w", typ, len(fields), ErrType)
 	}
-	return out, nil
+	return fields, nil
 }
 
 // readSince reads the tag that names the version in which a field came.

@@ -113,25 +113,25 @@ func (d *Disk) cut() {
 		names[n] = true
 	}
 	after := map[string]*inode{}
-	for _, n := range sortedKeys(names) {
-		f := d.durable[n]
-		if l := d.live[n]; l != f && d.rng.IntN(2) == 0 {
+	for _, name := range sortedKeys(names) {
+		f := d.durable[name]
+		if l := d.live[name]; l != f && d.rng.IntN(2) == 0 {
 			f = l
 		}
 		if f != nil {
-			after[n] = f
+			after[name] = f
 		}
 	}
 	// What is left is new: a process that is dead and does not know it yet may
 	// read the files as they were, to the end.
 	left := map[*inode]*inode{}
-	for _, n := range sortedKeys(after) {
-		f := after[n]
+	for _, name := range sortedKeys(after) {
+		f := after[name]
 		if left[f] == nil {
 			left[f] = &inode{data: f.data, platter: slices.Clone(f.platter), dirty: f.dirty}
 			left[f].loseUnsynced(d.rng)
 		}
-		after[n] = left[f]
+		after[name] = left[f]
 	}
 	d.gone = d.live
 	d.live, d.durable = after, map[string]*inode{}
@@ -205,13 +205,13 @@ func (d *Disk) Flip(path string, bit int64) {
 }
 
 // Overwrite replaces bytes of a file, on the platter too.
-func (d *Disk) Overwrite(path string, off int64, b []byte) {
+func (d *Disk) Overwrite(path string, off int64, data []byte) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	f := d.live[path]
-	copy(f.data[off:], b)
+	copy(f.data[off:], data)
 	if off < int64(len(f.platter)) {
-		copy(f.platter[off:], b)
+		copy(f.platter[off:], data)
 	}
 }
 
@@ -219,16 +219,16 @@ func (d *Disk) Overwrite(path string, off int64, b []byte) {
 func (d *Disk) Clone() *Disk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	out := NewDisk(d.rng.Uint64())
-	for n, f := range d.live {
+	disk := NewDisk(d.rng.Uint64())
+	for name, f := range d.live {
 		c := &inode{
 			data:    append([]byte{}, f.data...),
 			platter: append([]byte{}, f.data...),
 			dirty:   map[int64]bool{},
 		}
-		out.live[n], out.durable[n] = c, c
+		disk.live[name], disk.durable[name] = c, c
 	}
-	return out
+	return disk
 }
 
 func sortedKeys[V any](m map[string]V) []string {

@@ -126,9 +126,9 @@ func (v *diskFS) SyncDir(dir string) error {
 		return err
 	}
 	defer v.d.mu.Unlock()
-	for n := range v.d.durable {
-		if filepath.Dir(n) == dir && v.d.live[n] == nil {
-			delete(v.d.durable, n)
+	for name := range v.d.durable {
+		if filepath.Dir(name) == dir && v.d.live[name] == nil {
+			delete(v.d.durable, name)
 		}
 	}
 	for n, f := range v.d.live {

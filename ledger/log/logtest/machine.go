@@ -17,20 +17,20 @@ type Machine struct {
 	batches  [][]byte
 	restored int // batches that came from a snapshot
 	// Refuse, when set, is asked before each batch is applied.
-	Refuse func(pos log.Position, batch []byte) error
+	Refuse func(position log.Position, batch []byte) error
 }
 
 // Apply appends the batch; a position out of turn is an error.
-func (m *Machine) Apply(pos log.Position, batch []byte) error {
+func (m *Machine) Apply(position log.Position, batch []byte) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.Refuse != nil {
-		if err := m.Refuse(pos, batch); err != nil {
+		if err := m.Refuse(position, batch); err != nil {
 			return err
 		}
 	}
-	if int(pos) != len(m.batches)+1 {
-		return fmt.Errorf("position %d after %d batches", pos, len(m.batches))
+	if int(position) != len(m.batches)+1 {
+		return fmt.Errorf("position %d after %d batches", position, len(m.batches))
 	}
 	m.batches = append(m.batches, append([]byte{}, batch...))
 	return nil
@@ -42,11 +42,13 @@ func (m *Machine) Snapshot() (func(io.Writer) error, error) {
 	defer m.mu.Unlock()
 	batches := m.batches[:len(m.batches):len(m.batches)]
 	return func(w io.Writer) error {
-		for _, b := range batches {
-			if _, err := w.Write(binary.LittleEndian.AppendUint32(nil, uint32(len(b)))); err != nil {
+		for _, data := range batches {
+			if _, err := w.Write(
+				binary.LittleEndian.AppendUint32(nil, uint32(len(data))),
+			); err != nil {
 				return err
 			}
-			if _, err := w.Write(b); err != nil {
+			if _, err := w.Write(data); err != nil {
 				return err
 			}
 		}
@@ -100,10 +102,10 @@ func (m *Machine) Hash() uint64 {
 	return h.Sum64()
 }
 
-// Contains reports whether some batch equals b.
-func (m *Machine) Contains(b []byte) bool {
+// Contains reports whether some batch equals data.
+func (m *Machine) Contains(data []byte) bool {
 	for _, have := range m.Batches() {
-		if bytes.Equal(have, b) {
+		if bytes.Equal(have, data) {
 			return true
 		}
 	}

@@ -13,7 +13,7 @@ import (
 
 // Store is one place where a log lives; Open may be called again after the log was closed.
 type Store interface {
-	Open(t testing.TB, m log.Machine) (log.Log, error)
+	Open(t testing.TB, machine log.Machine) (log.Log, error)
 	// Fault makes the next appends fail until the returned function is called. nil when this
 	// store cannot.
 	Fault() (heal func())
@@ -60,11 +60,11 @@ func closeLog(t testing.TB, l log.Log) {
 
 func wait(t testing.TB, pending log.Pending) log.Position {
 	t.Helper()
-	pos, err := pending.Wait(context.Background())
+	position, err := pending.Wait(context.Background())
 	if err != nil {
 		t.Fatalf("wait: %v", err)
 	}
-	return pos
+	return position
 }
 
 func batch(i int) []byte { return fmt.Appendf(nil, "batch %d", i) }
@@ -73,8 +73,8 @@ func testOrder(t *testing.T, store Store) {
 	l, machine := open(t, store)
 	defer closeLog(t, l)
 	for i := 1; i <= 200; i++ {
-		if pos := wait(t, l.Append(batch(i))); pos != log.Position(i) {
-			t.Fatalf("batch %d got position %d", i, pos)
+		if position := wait(t, l.Append(batch(i))); position != log.Position(i) {
+			t.Fatalf("batch %d got position %d", i, position)
 		}
 		if got := l.LastPosition(); got != log.Position(i) {
 			t.Fatalf("last position %d after batch %d: Wait returned before it was applied", got, i)
@@ -95,8 +95,8 @@ func testPipelined(t *testing.T, store Store) {
 		ps = append(ps, l.Append(batch(i)))
 	}
 	for i, p := range ps {
-		if pos := wait(t, p); pos != log.Position(i+1) {
-			t.Fatalf("batch %d got position %d", i+1, pos)
+		if position := wait(t, p); position != log.Position(i+1) {
+			t.Fatalf("batch %d got position %d", i+1, position)
 		}
 	}
 	if n := len(machine.Batches()); n != 5000 {
@@ -117,13 +117,13 @@ func testConcurrent(t *testing.T, store Store) {
 			last := log.Position(0)
 			for i := range each {
 				b := fmt.Sprintf("%d/%d", c, i)
-				pos, err := l.Append([]byte(b)).Wait(context.Background())
-				if err != nil || pos <= last {
-					t.Errorf("%s: position %d after %d, %v", b, pos, last, err)
+				position, err := l.Append([]byte(b)).Wait(context.Background())
+				if err != nil || position <= last {
+					t.Errorf("%s: position %d after %d, %v", b, position, last, err)
 					return
 				}
-				last = pos
-				at[c][pos] = b
+				last = position
+				at[c][position] = b
 			}
 		}()
 	}
@@ -134,9 +134,11 @@ func testConcurrent(t *testing.T, store Store) {
 		t.Fatalf("%d batches applied, want %d", len(got), callers*each)
 	}
 	for c := range at {
-		for pos, b := range at[c] {
-			if string(got[pos-1]) != b {
-				t.Fatalf("position %d holds %q, its caller was told %q", pos, got[pos-1], b)
+		for position, b := range at[c] {
+			if string(got[position-1]) != b {
+				t.Fatalf(
+					"position %d holds %q, its caller was told %q", position, got[position-1], b,
+				)
 			}
 		}
 	}
@@ -145,10 +147,10 @@ func testConcurrent(t *testing.T, store Store) {
 func testCopied(t *testing.T, store Store) {
 	l, machine := open(t, store)
 	defer closeLog(t, l)
-	b := bytes.Repeat([]byte{7}, 100_000)
-	pending := l.Append(b)
-	for i := range b {
-		b[i] = 9
+	buffer := bytes.Repeat([]byte{7}, 100_000)
+	pending := l.Append(buffer)
+	for i := range buffer {
+		buffer[i] = 9
 	}
 	wait(t, pending)
 	wait(t, l.Append(nil))
@@ -167,8 +169,8 @@ func testRestart(t *testing.T, store Store) {
 		}
 		for range 50 {
 			want++
-			if pos := wait(t, l.Append(batch(want))); pos != log.Position(want) {
-				t.Fatalf("batch %d got position %d", want, pos)
+			if position := wait(t, l.Append(batch(want))); position != log.Position(want) {
+				t.Fatalf("batch %d got position %d", want, position)
 			}
 		}
 		if round == 2 {
@@ -220,8 +222,8 @@ func testSnapshots(t *testing.T, store Store) {
 var errRefused = errors.New("the machine does not like 13")
 
 func testRefused(t *testing.T, store Store) {
-	refuse := func(pos log.Position, _ []byte) error {
-		if pos == 13 {
+	refuse := func(position log.Position, _ []byte) error {
+		if position == 13 {
 			return errRefused
 		}
 		return nil
@@ -299,8 +301,8 @@ func testFault(t *testing.T, store Store) {
 	if n := len(machine.Batches()); n != applied {
 		t.Fatalf("%d batches after the failure, %d now: one that failed was applied", applied, n)
 	}
-	if pos := wait(t, l.Append([]byte("after"))); pos != log.Position(applied+1) {
-		t.Fatalf("position %d after %d", pos, applied)
+	if position := wait(t, l.Append([]byte("after"))); position != log.Position(applied+1) {
+		t.Fatalf("position %d after %d", position, applied)
 	}
 }
 
@@ -369,13 +371,13 @@ func testBarrier(t *testing.T, store Store) {
 			t.Fatalf("%d batches behind barrier %d", n, i)
 		}
 	}
-	if pos := l.LastPosition(); pos != 30 {
-		t.Fatalf("barriers took positions: %d", pos)
+	if position := l.LastPosition(); position != 30 {
+		t.Fatalf("barriers took positions: %d", position)
 	}
 	if lead := l.Leader(); !lead.Known || !lead.Self {
 		t.Fatalf("leader %+v", lead)
 	}
-	if h, err := l.Headroom(); err != nil || h.Low() {
-		t.Fatalf("headroom %+v, %v", h, err)
+	if headroom, err := l.Headroom(); err != nil || headroom.Low() {
+		t.Fatalf("headroom %+v, %v", headroom, err)
 	}
 }

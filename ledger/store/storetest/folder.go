@@ -34,9 +34,11 @@ func NewFolder(t *testing.T) *Folder {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &Folder{T: t, Dir: t.TempDir(), codec: codec, History: tallytest.New(t, spec.AtUnix(1_790_000_000))}
-	f.History.Nodes(1, 8, 1000, 0)
-	return f
+	folder := &Folder{
+		T: t, Dir: t.TempDir(), codec: codec, History: tallytest.New(t, spec.AtUnix(1_790_000_000)),
+	}
+	folder.History.Nodes(1, 8, 1000, 0)
+	return folder
 }
 
 // Run opens the log as a controller does and hands it on.
@@ -56,16 +58,23 @@ func (f *Folder) Run(use func(l *log.Durable, m *daemon.Machine, a *store.Archiv
 	machine := daemon.NewMachine(f.codec, arch, blobs)
 	_, known := arch.Disk.Bounds()
 	sync := func() error { _, err := arch.Sync(); return err }
-	l, err := log.Open(context.Background(), log.Options{Dir: filepath.Join(f.Dir, "ledger"), Machine: store.Machine{Fold: machine, Sync: sync}, AtLeast: log.Position(known)})
+	durable, err := log.Open(
+		context.Background(),
+		log.Options{
+			Dir:     filepath.Join(f.Dir, "ledger"),
+			Machine: store.Machine{Fold: machine, Sync: sync},
+			AtLeast: log.Position(known),
+		},
+	)
 	if err != nil {
 		return err
 	}
-	use(l, machine, arch)
-	return l.Close(context.Background())
+	use(durable, machine, arch)
+	return durable.Close(context.Background())
 }
 
 // Write appends batches of one job each.
-func (f *Folder) Write(l *log.Durable, batches int) {
+func (f *Folder) Write(durable *log.Durable, batches int) {
 	f.T.Helper()
 	for range batches {
 		f.History.Submit(tallytest.Ask{Name: "job", User: "alice", UID: 1001, Account: "ml", QOS: "normal", CPUs: 1, Mem: 10})
@@ -75,7 +84,7 @@ func (f *Folder) Write(l *log.Durable, batches int) {
 			f.T.Fatal(err)
 		}
 		f.Sent = len(f.History.Log)
-		if _, err := l.Append(daemon.Batch(data)).Wait(context.Background()); err != nil {
+		if _, err := durable.Append(daemon.Batch(data)).Wait(context.Background()); err != nil {
 			f.T.Fatal(err)
 		}
 	}

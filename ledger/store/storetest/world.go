@@ -32,8 +32,8 @@ func NewWorld(t *testing.T) *World {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &World{t: t, clock: time.Unix(1_790_812_800, 0)}
-	now := func() time.Time { return w.clock }
+	world := &World{t: t, clock: time.Unix(1_790_812_800, 0)}
+	now := func() time.Time { return world.clock }
 	a, err := archive.Open(t.TempDir(), archive.Options{SegmentBytes: 1, Now: now})
 	if err != nil {
 		t.Fatal(err)
@@ -44,21 +44,21 @@ func NewWorld(t *testing.T) *World {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
-	w.History = tallytest.New(t, spec.AtUnix(w.clock.Unix()))
-	w.Keeper = store.NewKeeper(store.Keeper{
+	world.History = tallytest.New(t, spec.AtUnix(world.clock.Unix()))
+	world.Keeper = store.NewKeeper(store.Keeper{
 		Archive:   a,
 		Blobs:     store.NewBlobs(s),
 		Codec:     codec,
 		Retention: 30 * spec.Day,
 		Now:       now,
 		Log:       slog.New(slog.DiscardHandler),
-		Applied:   func() (uint64, *state.State) { return w.pos, w.History.State },
-		Stored:    func() uint64 { return w.From },
+		Applied:   func() (uint64, *state.State) { return world.pos, world.History.State },
+		Stored:    func() uint64 { return world.From },
 	})
-	w.History.Nodes(1, 8, 1000, 0)
-	w.History.Accounts([]string{"a"}, map[string][]string{"a": {"u"}})
-	w.Archived()
-	return w
+	world.History.Nodes(1, 8, 1000, 0)
+	world.History.Accounts([]string{"a"}, map[string][]string{"a": {"u"}})
+	world.Archived()
+	return world
 }
 
 // Archived appends what the history has new as one batch.
@@ -82,13 +82,19 @@ func (w *World) Archived() {
 // Job submits a job with a script, in a batch of its own.
 func (w *World) Job(script string) spec.JobUID {
 	w.t.Helper()
-	h, err := w.Blobs.Put([]byte(script))
+	hash, err := w.Blobs.Put([]byte(script))
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	uid := w.History.State.NextUID
 	w.History.Put(&event.JobSubmitted{UID: uid, ID: w.History.State.NextID, Req: spec.TRES{CPU: 1, Node: 1}, Eligible: w.History.Now,
-		Spec: &spec.JobSpec{User: "u", Account: "a", Partitions: []string{"batch"}, Script: h, Size: spec.Size{MinNodes: 1}}})
+		Spec: &spec.JobSpec{
+			User:       "u",
+			Account:    "a",
+			Partitions: []string{"batch"},
+			Script:     hash,
+			Size:       spec.Size{MinNodes: 1},
+		}})
 	w.Archived()
 	return uid
 }

@@ -254,7 +254,7 @@ func (a *Account) countXID(number int) {
 
 // cloneAccount copies an account.
 func (a *Account) cloneAccount() Account {
-	c := *a
-	c.XIDs = slices.Clone(a.XIDs)
-	return c
+	account := *a
+	account.XIDs = slices.Clone(a.XIDs)
+	return account
 }

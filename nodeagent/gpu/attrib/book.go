@@ -53,9 +53,9 @@ func (b *Book) gpuStateOf(uuid string) *gpuState {
 	return b.gpus[i]
 }
 
-func (g *gpuState) accountOf(k Key) (int, bool) {
-	return slices.BinarySearchFunc(g.Open, k, func(a *Account, k Key) int {
-		return cmp.Or(cmp.Compare(a.Job, k.Job), cmp.Compare(a.Attempt, k.Attempt))
+func (g *gpuState) accountOf(key Key) (int, bool) {
+	return slices.BinarySearchFunc(g.Open, key, func(account *Account, k Key) int {
+		return cmp.Or(cmp.Compare(account.Job, k.Job), cmp.Compare(account.Attempt, k.Attempt))
 	})
 }
 
@@ -130,8 +130,8 @@ func shareOf(n, thousandths int64) int64 {
 // XID counts a driver error for every job on the GPU.
 func (b *Book) XID(gpu string, number int) {
 	if i, ok := b.findGPU(gpu); ok {
-		for _, a := range b.gpus[i].Open {
-			a.countXID(number)
+		for _, account := range b.gpus[i].Open {
+			account.countXID(number)
 		}
 	}
 }
@@ -161,13 +161,13 @@ func (b *Book) End(key Key, at spec.Instant) (Account, error) {
 // Accounts gives the open accounts, by GPU, job and attempt, counted up to the
 // last observation.
 func (b *Book) Accounts() []Account {
-	var out []Account
+	var accounts []Account
 	for _, g := range b.gpus {
-		for _, a := range g.Open {
-			out = append(out, a.cloneAccount())
+		for _, account := range g.Open {
+			accounts = append(accounts, account.cloneAccount())
 		}
 	}
-	return out
+	return accounts
 }
 
 // saved is the stored form of a Book.

@@ -19,8 +19,8 @@ func (b *Book) ObserveSample(sample *device.Sample, processes []device.Process, 
 		observation := Observation{At: sample.At, Processes: -1}
 		if listed {
 			observation.Processes = 0
-			for _, p := range processes {
-				if p.UUID == reading.UUID {
+			for _, process := range processes {
+				if process.UUID == reading.UUID {
 					observation.Processes++
 				}
 			}

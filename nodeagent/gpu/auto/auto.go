@@ -48,21 +48,25 @@ type Config struct {
 
 // Candidates gives the providers in the order they are tried: DCGM, NVML, then
 // declared device files or the simulation when devices are declared. The error wraps ErrAutoDetect.
-func Candidates(cfg Config) ([]gpu.Candidate, error) {
-	var out []gpu.Candidate
-	switch mode := strings.ToLower(cfg.AutoDetect); mode {
+func Candidates(config Config) ([]gpu.Candidate, error) {
+	var candidates []gpu.Candidate
+	switch mode := strings.ToLower(config.AutoDetect); mode {
 	case "", "nvml", "nvidia":
-		out = append(
-			out,
+		candidates = append(
+			candidates,
 			gpu.Candidate{Name: "dcgm", Open: func(ctx context.Context) (gpu.Provider, error) {
 				return dcgm.Open(
 					ctx,
-					dcgm.Config{HostEngine: cfg.HostEngine, Period: cfg.Period, NVML: cfg.NVML},
+					dcgm.Config{
+						HostEngine: config.HostEngine, Period: config.Period, NVML: config.NVML,
+					},
 				)
 			}},
 			gpu.Candidate{
 				Name: "nvml",
-				Open: func(ctx context.Context) (gpu.Provider, error) { return nvml.Open(ctx, cfg.NVML) },
+				Open: func(ctx context.Context) (gpu.Provider, error) {
+					return nvml.Open(ctx, config.NVML)
+				},
 			},
 		)
 	case "off":
@@ -73,28 +77,28 @@ func Candidates(cfg Config) ([]gpu.Candidate, error) {
 			mode,
 		)
 	default:
-		return nil, fmt.Errorf("%w=%s: want nvml, nvidia or off", ErrAutoDetect, cfg.AutoDetect)
+		return nil, fmt.Errorf("%w=%s: want nvml, nvidia or off", ErrAutoDetect, config.AutoDetect)
 	}
-	if len(cfg.Declared) == 0 {
-		return out, nil
+	if len(config.Declared) == 0 {
+		return candidates, nil
 	}
 	simulate := gpu.Candidate{Name: "simulated", Open: func(context.Context) (gpu.Provider, error) {
 		return simulated.New(
-			simulated.Config{Node: cfg.Node, Start: cfg.Start, Lines: cfg.Declared},
+			simulated.Config{Node: config.Node, Start: config.Start, Lines: config.Declared},
 		)
 	}}
-	libraryNamed := strings.HasPrefix(strings.ToLower(cfg.AutoDetect), "nv")
+	libraryNamed := strings.HasPrefix(strings.ToLower(config.AutoDetect), "nv")
 	switch {
-	case cfg.Simulate:
-		out = append(out, simulate)
+	case config.Simulate:
+		candidates = append(candidates, simulate)
 	case libraryNamed:
-	case !hasDeviceFile(cfg.Declared):
-		out = append(out, simulate)
-	case strings.EqualFold(cfg.AutoDetect, "off") || !cfg.driverLoaded():
-		out = append(
-			out,
+	case !hasDeviceFile(config.Declared):
+		candidates = append(candidates, simulate)
+	case strings.EqualFold(config.AutoDetect, "off") || !config.driverLoaded():
+		candidates = append(
+			candidates,
 			gpu.Candidate{Name: "declared", Open: func(context.Context) (gpu.Provider, error) {
-				devices, err := simulated.Devices(cfg.Node, cfg.Declared)
+				devices, err := simulated.Devices(config.Node, config.Declared)
 				if err != nil {
 					return nil, err
 				}
@@ -106,7 +110,7 @@ func Candidates(cfg Config) ([]gpu.Candidate, error) {
 			}},
 		)
 	}
-	return out, nil
+	return candidates, nil
 }
 
 // driverLoaded reports whether NVIDIA's kernel driver is loaded.
@@ -129,8 +133,8 @@ func hasDeviceFile(lines []simulated.Declared) bool {
 }
 
 // Choose tries the candidates; see gpu.Choose.
-func Choose(ctx context.Context, cfg Config) (gpu.Choice, error) {
-	candidates, err := Candidates(cfg)
+func Choose(ctx context.Context, config Config) (gpu.Choice, error) {
+	candidates, err := Candidates(config)
 	if err != nil {
 		return gpu.Choice{}, err
 	}

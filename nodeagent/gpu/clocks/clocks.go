@@ -43,14 +43,14 @@ type Keeper struct {
 // Open reads what an earlier agent of this node had set.
 func Open(file string, gpus gpu.Clocks) (*Keeper, error) {
 	keeper := &Keeper{gpus: gpus, file: file, set: map[string]entry{}}
-	b, err := os.ReadFile(file)
+	data, err := os.ReadFile(file)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return keeper, nil
 	case err != nil:
 		return nil, err
 	}
-	if err := json.Unmarshal(b, &keeper.set); err != nil {
+	if err := json.Unmarshal(data, &keeper.set); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	return keeper, nil
@@ -62,12 +62,12 @@ func (k *Keeper) Tune(
 	ctx context.Context,
 	owner string,
 	uuids []string,
-	ask spec.GPUFreq,
+	requested spec.GPUFreq,
 ) (done, failed []string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, uuid := range uuids {
-		clocks, err := k.tuneDevice(ctx, owner, uuid, ask)
+		clocks, err := k.tuneDevice(ctx, owner, uuid, requested)
 		if err != nil {
 			failed = append(failed, fmt.Sprintf("the clocks of %s stay as they are: %v", uuid, err))
 			continue
@@ -85,13 +85,13 @@ func (k *Keeper) Tune(
 func (k *Keeper) tuneDevice(
 	ctx context.Context,
 	owner, uuid string,
-	ask spec.GPUFreq,
+	requested spec.GPUFreq,
 ) (device.Clocks, error) {
 	list, err := k.gpus.ListClocks(ctx, uuid)
 	if err != nil {
 		return device.Clocks{}, err
 	}
-	want, ok := pickPair(list, ask)
+	want, ok := pickPair(list, requested)
 	if !ok {
 		return want, errors.New("the device names no clocks that it can run at")
 	}
@@ -127,23 +127,23 @@ func (k *Keeper) forgetDevice(uuid string, old entry, was bool) {
 
 // pickPair chooses the pair that is asked for. Without a word about one of the two
 // it is the highest, as it is on a device that nobody set.
-func pickPair(list []device.Clocks, ask spec.GPUFreq) (device.Clocks, bool) {
-	for _, a := range [...]*spec.FreqAsk{&ask.GPU, &ask.Memory} {
-		if a.Level == spec.FreqAny {
-			a.Level = spec.FreqHigh
+func pickPair(list []device.Clocks, requested spec.GPUFreq) (device.Clocks, bool) {
+	for _, freqAsk := range [...]*spec.FreqAsk{&requested.GPU, &requested.Memory} {
+		if freqAsk.Level == spec.FreqAny {
+			freqAsk.Level = spec.FreqHigh
 		}
 	}
 	var memory, graphics []uint32
-	for _, c := range list {
-		memory = append(memory, c.Memory)
+	for _, clocks := range list {
+		memory = append(memory, clocks.Memory)
 	}
-	m := ask.Memory.Pick(memory)
-	for _, c := range list {
-		if c.Memory == m {
-			graphics = append(graphics, c.Graphics)
+	m := requested.Memory.Pick(memory)
+	for _, clocks := range list {
+		if clocks.Memory == m {
+			graphics = append(graphics, clocks.Graphics)
 		}
 	}
-	return device.Clocks{Memory: m, Graphics: ask.GPU.Pick(graphics)}, len(graphics) > 0
+	return device.Clocks{Memory: m, Graphics: requested.GPU.Pick(graphics)}, len(graphics) > 0
 }
 
 // Keep sets back the devices of all owners but these. What fails is tried again
@@ -193,12 +193,12 @@ func (k *Keeper) saveSettings() error {
 		}
 		return nil
 	}
-	b, err := json.MarshalIndent(k.set, "", "\t")
+	buffer, err := json.MarshalIndent(k.set, "", "\t")
 	if err != nil {
 		return err
 	}
 	fresh := k.file + ".new"
-	if err := os.WriteFile(fresh, append(b, '\n'), 0o600); err != nil {
+	if err := os.WriteFile(fresh, append(buffer, '\n'), 0o600); err != nil {
 		return err
 	}
 	return os.Rename(fresh, k.file)

@@ -59,9 +59,9 @@ type Provider struct {
 var _ gpu.Provider = (*Provider)(nil)
 
 // Open loads the library, starts or dials the manager and begins to watch.
-func Open(ctx context.Context, cfg Config) (gpu.Provider, error) {
-	if cfg.Period <= 0 {
-		cfg.Period = spec.Second
+func Open(ctx context.Context, config Config) (gpu.Provider, error) {
+	if config.Period <= 0 {
+		config.Period = spec.Second
 	}
 	// go-dcgm has no typed error for a missing library, so look first.
 	probe := dl.New(library, dl.RTLD_LAZY|dl.RTLD_LOCAL)
@@ -71,11 +71,11 @@ func Open(ctx context.Context, cfg Config) (gpu.Provider, error) {
 	if err := probe.Close(); err != nil {
 		return nil, fmt.Errorf("closing %s: %w", library, err)
 	}
-	nv, err := nvml.Open(ctx, cfg.NVML)
+	nv, err := nvml.Open(ctx, config.NVML)
 	if err != nil {
 		return nil, err
 	}
-	provider := &Provider{cfg: cfg, nv: nv}
+	provider := &Provider{cfg: config, nv: nv}
 	devices, err := nv.Inventory(ctx)
 	if err == nil && len(devices) > 0 {
 		err = provider.connectManager(devices)
@@ -146,12 +146,12 @@ func (p *Provider) watchFields(devices []device.Device) error {
 	}
 	var base, profiling []dcgm.Short
 	p.info = map[dcgm.Short]device.Info{}
-	for _, f := range device.Fields() {
-		p.info[dcgm.Short(f.Field)] = f
-		if f.Field >= device.GraphicsActive {
-			profiling = append(profiling, dcgm.Short(f.Field))
+	for _, info := range device.Fields() {
+		p.info[dcgm.Short(info.Field)] = info
+		if info.Field >= device.GraphicsActive {
+			profiling = append(profiling, dcgm.Short(info.Field))
 		} else {
-			base = append(base, dcgm.Short(f.Field))
+			base = append(base, dcgm.Short(info.Field))
 		}
 	}
 	p.fields = nil
@@ -276,8 +276,8 @@ func (p *Provider) Inventory(ctx context.Context) ([]device.Device, error) {
 	var now []string
 	for _, d := range devices {
 		now = append(now, d.UUID)
-		for _, m := range d.MIG {
-			now = append(now, m.UUID)
+		for _, mig := range d.MIG {
+			now = append(now, mig.UUID)
 		}
 	}
 	if p.up && !slices.Equal(now, p.uuids) {
@@ -310,10 +310,10 @@ func (p *Provider) Sample(ctx context.Context, now spec.Instant, dst *device.Sam
 	dst.At = now
 	dst.Resize(len(p.entities))
 	for i := range p.entities {
-		r := &dst.Readings[i]
-		r.UUID = p.uuids[i]
-		r.Lost = false
-		r.Values = r.Values[:0]
+		reading := &dst.Readings[i]
+		reading.UUID = p.uuids[i]
+		reading.Lost = false
+		reading.Values = reading.Values[:0]
 	}
 	for i := range values {
 		v := &values[i] // 4 KiB each: not copied
@@ -321,14 +321,14 @@ func (p *Provider) Sample(ctx context.Context, now spec.Instant, dst *device.Sam
 			p.entities,
 			dcgm.GroupEntityPair{EntityGroupId: v.EntityGroupId, EntityId: v.EntityID},
 		)
-		f, known := p.info[v.FieldID]
+		info, known := p.info[v.FieldID]
 		if at < 0 || !known {
 			continue
 		}
-		if n, ok := toFixedPoint(v, f); ok {
+		if n, ok := toFixedPoint(v, info); ok {
 			dst.Readings[at].Values = append(
 				dst.Readings[at].Values,
-				device.Value{Field: f.Field, N: n},
+				device.Value{Field: info.Field, N: n},
 			)
 		}
 	}
@@ -396,12 +396,12 @@ func (p *Provider) reconnectIfDue(ctx context.Context, now spec.Instant) error {
 
 // toFixedPoint turns a value into the field's fixed point; ok is false for the
 // manager's blanks and errors.
-func toFixedPoint(v *dcgm.FieldValue_v2, f device.Info) (n int64, ok bool) {
+func toFixedPoint(v *dcgm.FieldValue_v2, info device.Info) (n int64, ok bool) {
 	if v.Status != 0 {
 		return 0, false
 	}
 	scale := int64(1)
-	for range f.Decimals {
+	for range info.Decimals {
 		scale *= 10
 	}
 	switch v.FieldType {
@@ -420,7 +420,7 @@ func toFixedPoint(v *dcgm.FieldValue_v2, f device.Info) (n int64, ok bool) {
 	default:
 		return 0, false
 	}
-	switch f.Unit { // the manager's averages may pass the whole by a hair
+	switch info.Unit { // the manager's averages may pass the whole by a hair
 	case "ratio":
 		n = min(n, device.Ratio)
 	case "%":
@@ -461,9 +461,9 @@ func (p *Provider) ListClocks(ctx context.Context, uuid string) ([]device.Clocks
 func (p *Provider) SetClocks(
 	ctx context.Context,
 	uuid string,
-	c device.Clocks,
+	clocks device.Clocks,
 ) (before device.Clocks, err error) {
-	return p.nv.SetClocks(ctx, uuid, c)
+	return p.nv.SetClocks(ctx, uuid, clocks)
 }
 
 // ResetClocks implements gpu.Clocks.

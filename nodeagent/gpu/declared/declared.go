@@ -72,14 +72,14 @@ func (p *Provider) Inventory(ctx context.Context) ([]device.Device, error) {
 	if err := p.checkUsable(ctx); err != nil {
 		return nil, err
 	}
-	out := slices.Clone(p.devices)
-	for i := range out {
-		out[i].CPUs = slices.Clone(out[i].CPUs)
-		out[i].Links = slices.Clone(out[i].Links)
-		out[i].Files = slices.Clone(out[i].Files)
-		out[i].Lost = !Exists(out[i].Files[0])
+	devices := slices.Clone(p.devices)
+	for i := range devices {
+		devices[i].CPUs = slices.Clone(devices[i].CPUs)
+		devices[i].Links = slices.Clone(devices[i].Links)
+		devices[i].Files = slices.Clone(devices[i].Files)
+		devices[i].Lost = !Exists(devices[i].Files[0])
 	}
-	return out, nil
+	return devices, nil
 }
 
 // Sample gives each device a reading without values.

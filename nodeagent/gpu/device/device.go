@@ -104,18 +104,18 @@ func LinkOf(closeness int32) Link {
 // GresLinks gives the Links value of gres.conf for a device: -1 for itself,
 // the number of NVLinks otherwise.
 func (d Device) GresLinks() string {
-	var b strings.Builder
+	var text strings.Builder
 	for i, link := range d.Links {
 		if i > 0 {
-			b.WriteByte(',')
+			text.WriteByte(',')
 		}
 		if link.Kind == LinkSelf {
-			b.WriteString("-1")
+			text.WriteString("-1")
 			continue
 		}
-		b.WriteString(strconv.Itoa(int(link.NVLinks)))
+		text.WriteString(strconv.Itoa(int(link.NVLinks)))
 	}
-	return b.String()
+	return text.String()
 }
 
 // Clocks are the frequencies of a device in MHz, as a setting: 0 where one is
@@ -175,12 +175,12 @@ func (s *Sample) Clone() *Sample {
 	}
 	values := make([]Value, 0, total)
 	for i := range s.Readings {
-		r := &s.Readings[i]
+		reading := &s.Readings[i]
 		from := len(values)
-		values = append(values, r.Values...)
+		values = append(values, reading.Values...)
 		c.Readings[i] = Reading{
-			UUID:   r.UUID,
-			Lost:   r.Lost,
+			UUID:   reading.UUID,
+			Lost:   reading.Lost,
 			Values: values[from:len(values):len(values)],
 		}
 	}

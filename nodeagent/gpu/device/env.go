@@ -22,18 +22,18 @@ type EnvOptions struct {
 // exactly the given devices visible to a program. SLURM_JOB_GPUS always holds
 // the numbers of the node. An empty set hides every device: the variables are
 // present and empty, since an absent variable shows all of them.
-func VisibleEnv(devices []Device, opt EnvOptions) []string {
+func VisibleEnv(devices []Device, options EnvOptions) []string {
 	node := make([]string, len(devices))
 	inside := make([]string, len(devices))
 	visible := make([]string, len(devices))
 	for i, device := range devices {
 		node[i] = strconv.Itoa(device.Index)
 		inside[i] = node[i]
-		if opt.Fenced {
+		if options.Fenced {
 			inside[i] = strconv.Itoa(i)
 		}
 		visible[i] = inside[i]
-		if opt.UUIDs || strings.HasPrefix(device.UUID, "MIG-") {
+		if options.UUIDs || strings.HasPrefix(device.UUID, "MIG-") {
 			visible[i] = device.UUID
 		}
 	}
@@ -47,7 +47,7 @@ func VisibleEnv(devices []Device, opt EnvOptions) []string {
 	}
 	if len(devices) > 0 {
 		env = append(env, "SLURM_JOB_GPUS="+strings.Join(node, ","))
-		if opt.Step {
+		if options.Step {
 			env = append(env, "SLURM_STEP_GPUS="+strings.Join(node, ","))
 		}
 	}

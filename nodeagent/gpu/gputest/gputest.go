@@ -152,9 +152,9 @@ func clocks(t *testing.T, harness Harness) {
 			list[len(list)-1],
 			list[0],
 		)
-		for _, m := range d.MIG {
-			if _, err := provider.ListClocks(t.Context(), m.UUID); err == nil {
-				t.Errorf("instance %s has clocks of its own", m.UUID)
+		for _, mig := range d.MIG {
+			if _, err := provider.ListClocks(t.Context(), mig.UUID); err == nil {
+				t.Errorf("instance %s has clocks of its own", mig.UUID)
 			}
 		}
 		if !harness.Untouched {
@@ -207,8 +207,8 @@ func memoryOf(devices []device.Device) map[string]int64 {
 	want := map[string]int64{}
 	for _, d := range devices {
 		want[d.UUID] = d.MemoryMiB
-		for _, m := range d.MIG {
-			want[m.UUID] = m.MemoryMiB
+		for _, mig := range d.MIG {
+			want[mig.UUID] = mig.MemoryMiB
 		}
 	}
 	return want
@@ -297,8 +297,8 @@ func counters(t *testing.T, harness Harness) {
 		if err := provider.Sample(t.Context(), harness.Now(), &after); err != nil {
 			t.Fatal(err)
 		}
-		for _, f := range device.Fields() {
-			if f.Kind != device.Counter {
+		for _, info := range device.Fields() {
+			if info.Kind != device.Counter {
 				continue
 			}
 			for i := range after.Readings {
@@ -306,10 +306,12 @@ func counters(t *testing.T, harness Harness) {
 				if old == nil {
 					t.Fatalf("%s appeared", after.Readings[i].UUID)
 				}
-				was, ok1 := old.Get(f.Field)
-				is, ok2 := after.Readings[i].Get(f.Field)
+				was, ok1 := old.Get(info.Field)
+				is, ok2 := after.Readings[i].Get(info.Field)
 				if ok1 && ok2 && is < was {
-					t.Errorf("%s of %s went from %d to %d", f.Name, after.Readings[i].UUID, was, is)
+					t.Errorf(
+						"%s of %s went from %d to %d", info.Name, after.Readings[i].UUID, was, is,
+					)
 				}
 			}
 		}
@@ -328,9 +330,10 @@ func processes(t *testing.T, harness Harness) {
 	if len(list) == 0 || list[0] != mark {
 		t.Fatal("Processes must append to what it is given")
 	}
-	for _, q := range list[1:] {
-		if _, ok := known[q.UUID]; !ok || q.PID <= 0 || q.MemoryMiB < device.Unknown {
-			t.Errorf("process %+v", q)
+	for _, process := range list[1:] {
+		if _, ok := known[process.UUID]; !ok || process.PID <= 0 ||
+			process.MemoryMiB < device.Unknown {
+			t.Errorf("process %+v", process)
 		}
 	}
 }

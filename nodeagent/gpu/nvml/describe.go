@@ -13,29 +13,29 @@ import (
 
 // describe reads what identifies one device. A device without a PCI address or
 // memory is lost.
-func describe(h nvml.Device, uuid string, index int) device.Device {
-	d := device.Device{
+func describe(handle nvml.Device, uuid string, index int) device.Device {
+	gpu := device.Device{
 		UUID:  uuid,
 		Index: index,
 		Minor: device.Unknown,
 		NUMA:  device.Unknown,
 		Model: "unknown",
 	}
-	if pci, ret := h.GetPciInfo(); ret == nvml.SUCCESS {
-		d.PCIBusID = busID(pci)
+	if pci, ret := handle.GetPciInfo(); ret == nvml.SUCCESS {
+		gpu.PCIBusID = busID(pci)
 	}
-	if memory, ret := h.GetMemoryInfo(); ret == nvml.SUCCESS {
-		d.MemoryMiB = int64(memory.Total >> 20)
+	if memory, ret := handle.GetMemoryInfo(); ret == nvml.SUCCESS {
+		gpu.MemoryMiB = int64(memory.Total >> 20)
 	}
-	d.Lost = d.PCIBusID == "" || d.MemoryMiB == 0
-	if name, ret := h.GetName(); ret == nvml.SUCCESS {
-		d.Model = name
+	gpu.Lost = gpu.PCIBusID == "" || gpu.MemoryMiB == 0
+	if name, ret := handle.GetName(); ret == nvml.SUCCESS {
+		gpu.Model = name
 	}
-	if minor, ret := h.GetMinorNumber(); ret == nvml.SUCCESS {
-		d.Minor = minor
-		d.Files = []string{fmt.Sprintf("/dev/nvidia%d", minor)}
+	if minor, ret := handle.GetMinorNumber(); ret == nvml.SUCCESS {
+		gpu.Minor = minor
+		gpu.Files = []string{fmt.Sprintf("/dev/nvidia%d", minor)}
 	}
-	return d
+	return gpu
 }
 
 // busID gives the address with eight digits of domain, as DCGM prints it.
@@ -43,23 +43,23 @@ func busID(pci nvml.PciInfo) string {
 	return fmt.Sprintf("%08X:%02X:%02X.0", pci.Domain, pci.Bus, pci.Device)
 }
 
-// migParts lists the instances of a device and puts them into d.MIG; none when
+// migParts lists the instances of a device and puts them into gpu.MIG; none when
 // MIG is off.
-func migParts(lib nvml.Interface, h nvml.Device, d *device.Device) []part {
+func migParts(lib nvml.Interface, handle nvml.Device, gpu *device.Device) []part {
 	if !hasSymbol(lib, "nvmlDeviceGetMigMode") {
 		return nil
 	}
-	current, _, ret := h.GetMigMode()
+	current, _, ret := handle.GetMigMode()
 	if ret != nvml.SUCCESS || current != nvml.DEVICE_MIG_ENABLE {
 		return nil
 	}
-	most, ret := h.GetMaxMigDeviceCount()
+	most, ret := handle.GetMaxMigDeviceCount()
 	if ret != nvml.SUCCESS {
 		return nil
 	}
 	var parts []part
 	for i := 0; i < most; i++ {
-		mig, ret := h.GetMigDeviceHandleByIndex(i)
+		mig, ret := handle.GetMigDeviceHandleByIndex(i)
 		if ret != nvml.SUCCESS {
 			continue // this slot is empty
 		}
@@ -84,7 +84,7 @@ func migParts(lib nvml.Interface, h nvml.Device, d *device.Device) []part {
 				m.Profile = profile
 			}
 		}
-		d.MIG = append(d.MIG, m)
+		gpu.MIG = append(gpu.MIG, m)
 		parts = append(parts, part{uuid: m.UUID, handle: mig, mig: true})
 	}
 	return parts
@@ -104,14 +104,14 @@ func links(lib nvml.Interface, handles []nvml.Device, devices []device.Device) {
 	direct := make([][]int, len(devices))
 	switched := make([]int, len(devices))
 	nvlink := hasSymbol(lib, "nvmlDeviceGetNvLinkState")
-	for i, h := range handles {
+	for i, handle := range handles {
 		direct[i] = make([]int, len(devices))
 		for l := 0; l < maxLinks && nvlink; l++ {
-			if state, ret := h.GetNvLinkState(l); ret != nvml.SUCCESS ||
+			if state, ret := handle.GetNvLinkState(l); ret != nvml.SUCCESS ||
 				state != nvml.FEATURE_ENABLED {
 				continue
 			}
-			pci, ret := h.GetNvLinkRemotePciInfo(l)
+			pci, ret := handle.GetNvLinkRemotePciInfo(l)
 			if ret != nvml.SUCCESS {
 				continue
 			}

@@ -53,25 +53,25 @@ type Provider struct {
 var _ gpu.Provider = (*Provider)(nil)
 
 // Open loads the library and lists the devices.
-func Open(ctx context.Context, cfg Config) (gpu.Provider, error) {
+func Open(ctx context.Context, config Config) (gpu.Provider, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if cfg.Sys == nil {
-		cfg.Sys = os.DirFS("/sys")
+	if config.Sys == nil {
+		config.Sys = os.DirFS("/sys")
 	}
 	var opts []nvml.LibraryOption
-	if cfg.Library != "" {
-		opts = append(opts, nvml.WithLibraryPath(cfg.Library))
+	if config.Library != "" {
+		opts = append(opts, nvml.WithLibraryPath(config.Library))
 	}
 	lib := nvml.New(opts...)
 	switch ret := lib.Init(); ret {
 	case nvml.SUCCESS:
 	case nvml.ERROR_LIBRARY_NOT_FOUND:
-		if _, err := os.Stat(cfg.Library); err == nil {
+		if _, err := os.Stat(config.Library); err == nil {
 			return nil, fmt.Errorf(
 				"%s cannot be loaded: it is no library for this machine, or this user may not read it",
-				cfg.Library,
+				config.Library,
 			)
 		}
 		return nil, fmt.Errorf("libnvidia-ml.so.1 is not installed: %w", gpu.ErrUnavailable)
@@ -80,13 +80,17 @@ func Open(ctx context.Context, cfg Config) (gpu.Provider, error) {
 	default:
 		return nil, fmt.Errorf("starting NVML: %w", because(ret))
 	}
-	p := &Provider{sys: cfg.Sys, library: cfg.Library, lib: lib, lastXID: map[string]int64{}}
-	p.readers = slices.DeleteFunc(readers(), func(r reader) bool { return !hasSymbol(lib, r.symbol) })
-	if _, err := p.listDevices(); err != nil {
-		return nil, errors.Join(err, p.Close())
+	provider := &Provider{
+		sys: config.Sys, library: config.Library, lib: lib, lastXID: map[string]int64{},
 	}
-	p.listenForErrors()
-	return p, nil
+	provider.readers = slices.DeleteFunc(readers(), func(r reader) bool {
+		return !hasSymbol(lib, r.symbol)
+	})
+	if _, err := provider.listDevices(); err != nil {
+		return nil, errors.Join(err, provider.Close())
+	}
+	provider.listenForErrors()
+	return provider, nil
 }
 
 // because is an answer of the driver as an error, with the cure where somebody
@@ -136,15 +140,15 @@ func (p *Provider) Sample(ctx context.Context, now spec.Instant, dst *device.Sam
 	dst.At = now
 	dst.Resize(len(p.parts))
 	for i := range p.parts {
-		r := &dst.Readings[i]
-		r.UUID, r.Values = p.parts[i].uuid, r.Values[:0]
-		p.readPart(&p.parts[i], now, r)
+		reading := &dst.Readings[i]
+		reading.UUID, reading.Values = p.parts[i].uuid, reading.Values[:0]
+		p.readPart(&p.parts[i], now, reading)
 	}
 	return nil
 }
 
 // readPart fills one reading. A device that is gone is marked and noted once.
-func (p *Provider) readPart(x *part, now spec.Instant, r *device.Reading) {
+func (p *Provider) readPart(x *part, now spec.Instant, reading *device.Reading) {
 	was := x.lost
 	x.lost = false
 	for i := range p.readers {
@@ -152,14 +156,14 @@ func (p *Provider) readPart(x *part, now spec.Instant, r *device.Reading) {
 		if (x.mig && !q.mig) || (x.device && q.mig) {
 			continue
 		}
-		if ret := q.read(x.handle, r); gone(ret) {
+		if ret := q.read(x.handle, reading); gone(ret) {
 			x.lost = true
 			break
 		}
 	}
-	r.Lost = x.lost
+	reading.Lost = x.lost
 	if x.lost {
-		r.Values = r.Values[:0]
+		reading.Values = reading.Values[:0]
 		if !was {
 			p.noteEvent(
 				device.Event{
@@ -183,9 +187,13 @@ func (p *Provider) readPart(x *part, now spec.Instant, r *device.Reading) {
 		)
 	}
 	if !x.mig {
-		r.Values = append(r.Values, device.Value{Field: device.XIDErrors, N: p.lastXID[x.uuid]})
+		reading.Values = append(
+			reading.Values, device.Value{Field: device.XIDErrors, N: p.lastXID[x.uuid]},
+		)
 	}
-	slices.SortFunc(r.Values, func(a, b device.Value) int { return int(a.Field) - int(b.Field) })
+	slices.SortFunc(reading.Values, func(a, b device.Value) int {
+		return int(a.Field) - int(b.Field)
+	})
 }
 
 // gone tells that a device has left.
@@ -209,10 +217,10 @@ func (p *Provider) Processes(ctx context.Context, dst []device.Process) ([]devic
 			continue
 		}
 		from := len(dst)
-		for _, ask := range []func() ([]nvml.ProcessInfo, nvml.Return){
+		for _, request := range []func() ([]nvml.ProcessInfo, nvml.Return){
 			x.handle.GetComputeRunningProcesses, x.handle.GetGraphicsRunningProcesses, x.handle.GetMPSComputeRunningProcesses,
 		}[:2+boolNumber(mps)] {
-			list, ret := ask()
+			list, ret := request()
 			if ret != nvml.SUCCESS {
 				continue // not supported here, or gone: Sample tells
 			}
@@ -316,14 +324,16 @@ func (p *Provider) drainEvents(now spec.Instant) {
 	}
 }
 
+// maxEvents bounds what is kept while nobody asks: a device that fails may report errors without
+// end, and the newest ones say what it does now.
 const maxEvents = 256
 
 // noteEvent keeps an event until it is asked for; the oldest go first when nobody asks.
-func (p *Provider) noteEvent(e device.Event) {
+func (p *Provider) noteEvent(event device.Event) {
 	if len(p.events) == maxEvents {
 		p.events = slices.Delete(p.events, 0, 1)
 	}
-	p.events = append(p.events, e)
+	p.events = append(p.events, event)
 }
 
 // Close unloads the library.
@@ -366,12 +376,12 @@ func (p *Provider) listDevices() ([]device.Device, error) {
 	handles := make([]nvml.Device, 0, count)
 	devices := make([]device.Device, 0, count)
 	for i := 0; i < count; i++ {
-		h, ret := p.lib.DeviceGetHandleByIndex(i)
+		handle, ret := p.lib.DeviceGetHandleByIndex(i)
 		if ret != nvml.SUCCESS {
 			failed = errors.Join(failed, fmt.Errorf("GPU %d of %d: %w", i, count, because(ret)))
 			continue
 		}
-		uuid, ret := h.GetUUID()
+		uuid, ret := handle.GetUUID()
 		if ret != nvml.SUCCESS {
 			failed = errors.Join(
 				failed,
@@ -379,16 +389,16 @@ func (p *Provider) listDevices() ([]device.Device, error) {
 			)
 			continue
 		}
-		d := describe(h, uuid, i)
+		d := describe(handle, uuid, i)
 		d.Driver = driver
 		sysfs.Place(p.sys, &d)
-		instances := migParts(p.lib, h, &d)
+		instances := migParts(p.lib, handle, &d)
 		parts = append(
 			parts,
-			part{uuid: d.UUID, handle: h, device: len(instances) > 0, lost: p.wasLost(d.UUID)},
+			part{uuid: d.UUID, handle: handle, device: len(instances) > 0, lost: p.wasLost(d.UUID)},
 		)
 		parts = append(parts, instances...)
-		handles = append(handles, h)
+		handles = append(handles, handle)
 		devices = append(devices, d)
 	}
 	if len(devices) == 0 && failed != nil {

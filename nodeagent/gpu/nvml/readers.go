@@ -23,17 +23,17 @@ func fieldReader(
 	field device.Field,
 	get func(nvml.Device) (uint64, nvml.Return),
 ) reader {
-	return reader{symbol: symbol, read: func(h nvml.Device, r *device.Reading) nvml.Return {
+	return reader{symbol: symbol, read: func(h nvml.Device, reading *device.Reading) nvml.Return {
 		n, ret := get(h)
 		if ret == nvml.SUCCESS && int64(n) >= 0 {
-			addValue(r, field, int64(n))
+			addValue(reading, field, int64(n))
 		}
 		return ret
 	}}
 }
 
-func addValue(r *device.Reading, field device.Field, n int64) {
-	r.Values = append(r.Values, device.Value{Field: field, N: n})
+func addValue(reading *device.Reading, field device.Field, n int64) {
+	reading.Values = append(reading.Values, device.Value{Field: field, N: n})
 }
 
 // readers lists the calls that make up one sample of a device.
@@ -125,33 +125,33 @@ func readers() []reader {
 
 func widen(n uint32, ret nvml.Return) (uint64, nvml.Return) { return uint64(n), ret }
 
-func readUtil(h nvml.Device, r *device.Reading) nvml.Return {
-	u, ret := h.GetUtilizationRates()
+func readUtil(handle nvml.Device, reading *device.Reading) nvml.Return {
+	u, ret := handle.GetUtilizationRates()
 	if ret == nvml.SUCCESS {
-		addValue(r, device.GPUUtil, int64(min(u.Gpu, 100)))
-		addValue(r, device.MemCopyUtil, int64(min(u.Memory, 100)))
+		addValue(reading, device.GPUUtil, int64(min(u.Gpu, 100)))
+		addValue(reading, device.MemCopyUtil, int64(min(u.Memory, 100)))
 	}
 	return ret
 }
 
 // readMemory counts the memory that the driver reserves as used, because the older call, which
 // every driver has, does not tell the two apart.
-func readMemory(h nvml.Device, r *device.Reading) nvml.Return {
-	m, ret := h.GetMemoryInfo()
+func readMemory(handle nvml.Device, reading *device.Reading) nvml.Return {
+	m, ret := handle.GetMemoryInfo()
 	if ret == nvml.SUCCESS {
-		addValue(r, device.FBFree, int64(m.Free>>20))
-		addValue(r, device.FBUsed, int64(m.Used>>20))
+		addValue(reading, device.FBFree, int64(m.Free>>20))
+		addValue(reading, device.FBUsed, int64(m.Used>>20))
 	}
 	return ret
 }
 
-func readRemapped(h nvml.Device, r *device.Reading) nvml.Return {
-	corrected, uncorrected, pending, failed, ret := h.GetRemappedRows()
+func readRemapped(handle nvml.Device, reading *device.Reading) nvml.Return {
+	corrected, uncorrected, pending, failed, ret := handle.GetRemappedRows()
 	if ret == nvml.SUCCESS {
-		addValue(r, device.RemappedUncorrected, int64(uncorrected))
-		addValue(r, device.RemappedCorrected, int64(corrected))
-		addValue(r, device.RemapFailure, int64(boolNumber(failed)))
-		addValue(r, device.RemapPending, int64(boolNumber(pending)))
+		addValue(reading, device.RemappedUncorrected, int64(uncorrected))
+		addValue(reading, device.RemappedCorrected, int64(corrected))
+		addValue(reading, device.RemapFailure, int64(boolNumber(failed)))
+		addValue(reading, device.RemapPending, int64(boolNumber(pending)))
 	}
 	return ret
 }
@@ -161,23 +161,23 @@ const allLinks = ^uint32(0)
 
 // readFields reads the figures that have no call of their own: the memory's
 // temperature and the NVLink traffic, both ways, in KiB.
-func readFields(h nvml.Device, r *device.Reading) nvml.Return {
+func readFields(handle nvml.Device, reading *device.Reading) nvml.Return {
 	values := []nvml.FieldValue{
 		{FieldId: nvml.FI_DEV_MEMORY_TEMP},
 		{FieldId: nvml.FI_DEV_NVLINK_THROUGHPUT_DATA_TX, ScopeId: allLinks},
 		{FieldId: nvml.FI_DEV_NVLINK_THROUGHPUT_DATA_RX, ScopeId: allLinks},
 	}
-	ret := h.GetFieldValues(values)
+	ret := handle.GetFieldValues(values)
 	if ret != nvml.SUCCESS {
 		return ret
 	}
 	if n, ok := number(values[0]); ok {
-		addValue(r, device.MemoryTemp, n)
+		addValue(reading, device.MemoryTemp, n)
 	}
 	tx, ok1 := number(values[1])
 	rx, ok2 := number(values[2])
 	if ok1 && ok2 {
-		addValue(r, device.NVLinkBandwidth, tx+rx)
+		addValue(reading, device.NVLinkBandwidth, tx+rx)
 	}
 	return ret
 }

@@ -19,22 +19,24 @@ const (
 // ListClocks implements gpu.Clocks: the memory runs at its frequency or at half
 // of it, the multiprocessors at any step.
 func (p *Provider) ListClocks(ctx context.Context, uuid string) ([]device.Clocks, error) {
-	var out []device.Clocks
+	var clockses []device.Clocks
 	err := p.withAnswering(ctx, uuid, func(m *model) error {
-		out = m.fig.listClocks()
+		clockses = m.fig.listClocks()
 		return nil
 	})
-	return out, err
+	return clockses, err
 }
 
 func (f *figures) listClocks() []device.Clocks {
-	var out []device.Clocks
+	var clockses []device.Clocks
 	for _, memory := range [2]int64{f.memMHz, f.memMHz / 2} {
 		for mhz := f.smMHz; mhz >= lowestMHz; mhz -= stepMHz {
-			out = append(out, device.Clocks{Memory: uint32(memory), Graphics: uint32(mhz)})
+			clockses = append(
+				clockses, device.Clocks{Memory: uint32(memory), Graphics: uint32(mhz)},
+			)
 		}
 	}
-	return out
+	return clockses
 }
 
 // SetClocks implements gpu.Clocks.

@@ -99,23 +99,23 @@ func declareDevices(node string, lines []Declared) ([]device.Device, []figures, 
 		}
 		f := figuresOf(line.Type)
 		for i := 0; i < count; i++ {
-			d := device.Device{
+			gpu := device.Device{
 				Index: len(devices), Minor: len(devices), Model: f.model, Type: line.Type,
 				MemoryMiB: f.memoryMiB, NUMA: device.Unknown, CPUs: append([]int(nil), line.Cores...),
 				Driver: "simulated",
 			}
-			d.UUID = deriveUUID("GPU-", node, d.Index)
-			d.PCIBusID = fmt.Sprintf("00000000:%02X:00.0", 0x10+d.Index%0xe0)
+			gpu.UUID = deriveUUID("GPU-", node, gpu.Index)
+			gpu.PCIBusID = fmt.Sprintf("00000000:%02X:00.0", 0x10+gpu.Index%0xe0)
 			if len(line.Files) > 0 {
-				d.Files = []string{line.Files[i]}
-				d.Minor = trailingNumber(line.Files[i])
+				gpu.Files = []string{line.Files[i]}
+				gpu.Minor = trailingNumber(line.Files[i])
 			}
-			mig, err := cutInstances(node, d, line.MIG)
+			mig, err := cutInstances(node, gpu, line.MIG)
 			if err != nil {
 				return nil, nil, fmt.Errorf("%w: line %d: %w", ErrDeclaration, n+1, err)
 			}
-			d.MIG = mig
-			devices = append(devices, d)
+			gpu.MIG = mig
+			devices = append(devices, gpu)
 			figs = append(figs, f)
 		}
 	}
@@ -237,8 +237,8 @@ func profileOf(p string) (g int, gb int64, ok bool) {
 }
 
 // cutInstances cuts a device into MIG instances by profile name "<g>g.<mem>gb".
-func cutInstances(node string, d device.Device, profiles []string) ([]device.MIG, error) {
-	var out []device.MIG
+func cutInstances(node string, gpu device.Device, profiles []string) ([]device.MIG, error) {
+	var migs []device.MIG
 	slicesUsed, memory := 0, int64(0)
 	for i, p := range profiles {
 		g, gb, ok := profileOf(p)
@@ -247,26 +247,26 @@ func cutInstances(node string, d device.Device, profiles []string) ([]device.MIG
 		}
 		slicesUsed += g
 		memory += gb * 1024
-		out = append(out, device.MIG{
+		migs = append(migs, device.MIG{
 			UUID: deriveUUID(
 				"MIG-",
 				node,
-				d.Index,
+				gpu.Index,
 				i,
 			), GPUInstance: i + 1, Profile: p, MemoryMiB: gb * 1024, Slices: g,
 		})
 	}
 	// Profiles are named in round gigabytes; the device has a little less.
-	if slicesUsed > 7 || memory > d.MemoryMiB*21/20 {
+	if slicesUsed > 7 || memory > gpu.MemoryMiB*21/20 {
 		return nil, fmt.Errorf(
 			"%s do not fit: %d of 7 slices, %d of %d MiB",
 			strings.Join(profiles, " "),
 			slicesUsed,
 			memory,
-			d.MemoryMiB,
+			gpu.MemoryMiB,
 		)
 	}
-	return out, nil
+	return migs, nil
 }
 
 // deriveUUID derives a stable UUID from the node's name and the numbers given.
@@ -303,16 +303,16 @@ func Partitioned(profiles []string) []Declared {
 	const wide, large = 7, 80
 	var out []Declared
 	var used int
-	var mem int64
+	var memory int64
 	for _, p := range profiles {
 		g, gb, ok := profileOf(p)
 		if !ok {
 			continue
 		}
-		if len(out) == 0 || used+g > wide || mem+gb > large {
-			out, used, mem = append(out, Declared{Type: "h100", Count: 1}), 0, 0
+		if len(out) == 0 || used+g > wide || memory+gb > large {
+			out, used, memory = append(out, Declared{Type: "h100", Count: 1}), 0, 0
 		}
-		used, mem = used+g, mem+gb
+		used, memory = used+g, memory+gb
 		last := &out[len(out)-1]
 		last.MIG = append(last.MIG, p)
 	}

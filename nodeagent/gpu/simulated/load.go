@@ -191,8 +191,8 @@ func (l *Load) applyFault(name, at string) error {
 	return nil
 }
 
-func percent(s string) (int, error) {
-	n, err := strconv.Atoi(strings.TrimSuffix(s, "%"))
+func percent(text string) (int, error) {
+	n, err := strconv.Atoi(strings.TrimSuffix(text, "%"))
 	if err != nil || n < 0 || n > 100 {
 		return 0, errors.New("want a percentage from 0 to 100")
 	}
@@ -200,13 +200,13 @@ func percent(s string) (int, error) {
 }
 
 // parseSpan reads a whole number with a unit, at most a year.
-func parseSpan(s string) (spec.Span, error) {
+func parseSpan(text string) (spec.Span, error) {
 	units := []struct {
 		suffix string
 		unit   spec.Span
 	}{{"ms", spec.Millisecond}, {"s", spec.Second}, {"m", spec.Minute}, {"h", spec.Hour}}
 	for _, u := range units {
-		digits, ok := strings.CutSuffix(s, u.suffix)
+		digits, ok := strings.CutSuffix(text, u.suffix)
 		if !ok {
 			continue
 		}

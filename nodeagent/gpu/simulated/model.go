@@ -356,10 +356,12 @@ func (m *model) partitionDevice(uuid string, memory int64, instances []device.MI
 	m.instances = instances
 	m.mig = len(instances) > 0
 	m.units = nil
-	for _, g := range instances {
+	for _, mig := range instances {
 		m.units = append(
 			m.units,
-			unit{uuid: g.UUID, memory: g.MemoryMiB, weight: int64(g.Slices) * device.Ratio / 7},
+			unit{
+				uuid: mig.UUID, memory: mig.MemoryMiB, weight: int64(mig.Slices) * device.Ratio / 7,
+			},
 		)
 	}
 	if !m.mig {

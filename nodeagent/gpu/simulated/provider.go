@@ -43,22 +43,24 @@ type Provider struct {
 
 var _ gpu.Provider = (*Provider)(nil)
 
-// New makes the declared devices, idle and cool, as of cfg.Start. Errors wrap
+// New makes the declared devices, idle and cool, as of config.Start. Errors wrap
 // ErrDeclaration and name the line; no line at all is gpu.ErrUnavailable.
-func New(cfg Config) (*Provider, error) {
-	if len(cfg.Lines) == 0 {
-		return nil, fmt.Errorf("no GPU is declared for %s: %w", cfg.Node, gpu.ErrUnavailable)
+func New(config Config) (*Provider, error) {
+	if len(config.Lines) == 0 {
+		return nil, fmt.Errorf("no GPU is declared for %s: %w", config.Node, gpu.ErrUnavailable)
 	}
-	devices, figs, err := declareDevices(cfg.Node, cfg.Lines)
+	devices, figs, err := declareDevices(config.Node, config.Lines)
 	if err != nil {
 		return nil, err
 	}
 	provider := &Provider{devices: devices}
 	for i, d := range devices {
 		m := &model{
-			seed: mixBits(uint64(i)) ^ hashText(cfg.Node), fig: figs[i], at: cfg.Start,
+			seed: mixBits(uint64(i)) ^ hashText(config.Node), fig: figs[i], at: config.Start,
 			milliC: ambientMilliC + 50_000*figs[i].idleMW/figs[i].maxMW,
-			cut:    func(profiles []string) ([]device.MIG, error) { return cutInstances(cfg.Node, d, profiles) },
+			cut: func(profiles []string) ([]device.MIG, error) {
+				return cutInstances(config.Node, d, profiles)
+			},
 		}
 		m.partitionDevice(d.UUID, d.MemoryMiB, d.MIG)
 		provider.models = append(provider.models, m)
@@ -76,15 +78,15 @@ func (p *Provider) Inventory(ctx context.Context) ([]device.Device, error) {
 	if err := p.checkUsable(ctx); err != nil {
 		return nil, err
 	}
-	out := slices.Clone(p.devices)
-	for i := range out {
-		out[i].CPUs = slices.Clone(out[i].CPUs)
-		out[i].Links = slices.Clone(out[i].Links)
-		out[i].MIG = slices.Clone(p.models[i].instances)
-		out[i].Lost = p.models[i].lost
-		out[i].Files = slices.Clone(out[i].Files)
+	devices := slices.Clone(p.devices)
+	for i := range devices {
+		devices[i].CPUs = slices.Clone(devices[i].CPUs)
+		devices[i].Links = slices.Clone(devices[i].Links)
+		devices[i].MIG = slices.Clone(p.models[i].instances)
+		devices[i].Lost = p.models[i].lost
+		devices[i].Files = slices.Clone(devices[i].Files)
 	}
-	return out, nil
+	return devices, nil
 }
 
 // SetJobs says which jobs hold the devices from now on, all of them; devices
@@ -92,14 +94,15 @@ func (p *Provider) Inventory(ctx context.Context) ([]device.Device, error) {
 // error and changes nothing.
 func (p *Provider) SetJobs(now spec.Instant, jobs []Assignment) error {
 	loads := map[string][]attached{}
-	for _, j := range jobs {
-		share := int64(j.Share) * 1000
-		if j.Share <= 0 || j.Share > 1000 {
+	for _, assignment := range jobs {
+		share := int64(assignment.Share) * 1000
+		if assignment.Share <= 0 || assignment.Share > 1000 {
 			share = device.Ratio
 		}
-		for _, u := range j.UUIDs {
+		for _, u := range assignment.UUIDs {
 			loads[u] = append(loads[u], attached{
-				job: j.Job, attempt: j.Attempt, from: j.From, load: j.Load, pids: slices.Clone(j.PIDs), share: share,
+				job: assignment.Job, attempt: assignment.Attempt, from: assignment.From,
+				load: assignment.Load, pids: slices.Clone(assignment.PIDs), share: share,
 			})
 		}
 	}
@@ -283,10 +286,10 @@ func (p *Provider) checkUsable(ctx context.Context) error {
 }
 
 // hashText is a small string hash for seeds.
-func hashText(s string) uint64 {
-	h := uint64(len(s))
-	for i := 0; i < len(s); i++ {
-		h = mixBits(h ^ uint64(s[i]))
+func hashText(text string) uint64 {
+	h := uint64(len(text))
+	for i := 0; i < len(text); i++ {
+		h = mixBits(h ^ uint64(text[i]))
 	}
 	return h
 }

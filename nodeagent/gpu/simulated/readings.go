@@ -7,39 +7,39 @@ func reservedMiB(memory int64) int64 { return memory / 128 }
 
 // readModel fills one reading for the device and, with MIG on, one per instance.
 // The values are those of the second that m.at falls in.
-func (m *model) readModel(uuid string, out []device.Reading) []device.Reading {
+func (m *model) readModel(uuid string, readings []device.Reading) []device.Reading {
 	l := m.deviceLevel()
-	out, reading := growReadings(out, uuid)
+	readings, reading := growReadings(readings, uuid)
 	reading.Lost = m.lost
 	if !m.lost {
 		m.readDevice(reading, l)
 	}
 	if !m.mig {
-		return out
+		return readings
 	}
 	for i := range m.units {
 		u := &m.units[i]
-		out, reading = growReadings(out, u.uuid)
+		readings, reading = growReadings(readings, u.uuid)
 		reading.Lost = m.lost
 		if !m.lost {
 			m.readUnit(reading, u)
 		}
 	}
-	return out
+	return readings
 }
 
 // growReadings grows a list of readings by one that reuses the memory it had.
-func growReadings(out []device.Reading, uuid string) ([]device.Reading, *device.Reading) {
-	if len(out) < cap(out) {
-		out = out[:len(out)+1]
+func growReadings(readings []device.Reading, uuid string) ([]device.Reading, *device.Reading) {
+	if len(readings) < cap(readings) {
+		readings = readings[:len(readings)+1]
 	} else {
-		out = append(out, device.Reading{})
+		readings = append(readings, device.Reading{})
 	}
-	r := &out[len(out)-1]
-	r.UUID = uuid
-	r.Lost = false
-	r.Values = r.Values[:0]
-	return out, r
+	reading := &readings[len(readings)-1]
+	reading.UUID = uuid
+	reading.Lost = false
+	reading.Values = reading.Values[:0]
+	return readings, reading
 }
 
 // readDevice appends the fields of a device, ascending by number.

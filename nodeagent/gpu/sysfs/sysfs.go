@@ -19,17 +19,17 @@ var ErrList = errors.New("bad CPU list")
 
 // Place fills NUMA and CPUs of a device from /sys, given as sys. What the
 // kernel does not say stays Unknown and nil.
-func Place(sys fs.FS, d *device.Device) {
-	d.NUMA, d.CPUs = device.Unknown, nil
-	dir := path.Join("bus/pci/devices", kernelBusID(d.PCIBusID))
+func Place(sys fs.FS, gpu *device.Device) {
+	gpu.NUMA, gpu.CPUs = device.Unknown, nil
+	dir := path.Join("bus/pci/devices", kernelBusID(gpu.PCIBusID))
 	if text, err := fs.ReadFile(sys, path.Join(dir, "numa_node")); err == nil {
 		if n, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil && n >= 0 {
-			d.NUMA = n
+			gpu.NUMA = n
 		}
 	}
 	if text, err := fs.ReadFile(sys, path.Join(dir, "local_cpulist")); err == nil {
 		if cpus, err := ParseCPUs(strings.TrimSpace(string(text))); err == nil && len(cpus) > 0 {
-			d.CPUs = cpus
+			gpu.CPUs = cpus
 		}
 	}
 }

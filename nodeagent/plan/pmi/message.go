@@ -78,19 +78,19 @@ const lengthDigits = 6
 
 // nextSecond reads a message of PMI-2: its length and then NAME=VALUE; with
 // semicolons in values written twice.
-func nextSecond(b []byte) (m message, n int, err error) {
-	if len(b) < lengthDigits {
+func nextSecond(data []byte) (m message, n int, err error) {
+	if len(data) < lengthDigits {
 		return m, 0, nil
 	}
-	size, err := strconv.ParseUint(strings.TrimSpace(string(b[:lengthDigits])), 10, 32)
+	size, err := strconv.ParseUint(strings.TrimSpace(string(data[:lengthDigits])), 10, 32)
 	if err != nil || size == 0 || size > maxMessage {
-		return m, 0, fmt.Errorf("%w: a length of %q", ErrProtocol, b[:lengthDigits])
+		return m, 0, fmt.Errorf("%w: a length of %q", ErrProtocol, data[:lengthDigits])
 	}
 	n = lengthDigits + int(size)
-	if len(b) < n {
+	if len(data) < n {
 		return m, 0, nil
 	}
-	text := strings.TrimRight(string(b[lengthDigits:n]), "\x00\n")
+	text := strings.TrimRight(string(data[lengthDigits:n]), "\x00\n")
 	for text != "" {
 		name, after, ok := strings.Cut(text, "=")
 		if !ok {
@@ -119,14 +119,14 @@ func nextSecond(b []byte) (m message, n int, err error) {
 
 // formatSecond writes a message of PMI-2.
 func formatSecond(pairs ...string) string {
-	var b strings.Builder
+	var text strings.Builder
 	for i := 0; i+1 < len(pairs); i += 2 {
-		b.WriteString(pairs[i])
-		b.WriteByte('=')
-		b.WriteString(strings.ReplaceAll(pairs[i+1], ";", ";;"))
-		b.WriteByte(';')
+		text.WriteString(pairs[i])
+		text.WriteByte('=')
+		text.WriteString(strings.ReplaceAll(pairs[i+1], ";", ";;"))
+		text.WriteByte(';')
 	}
-	return fmt.Sprintf("%-*d%s", lengthDigits, b.Len(), b.String())
+	return fmt.Sprintf("%-*d%s", lengthDigits, text.Len(), text.String())
 }
 
 // encodePairs writes keys and values, each with its length, in the keys' order.
@@ -143,20 +143,20 @@ func encodePairs(kvs map[string]string) []byte {
 	return out
 }
 
-func appendString(b []byte, s string) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+func appendString(buffer []byte, text string) []byte {
+	return append(binary.AppendUvarint(buffer, uint64(len(text))), text...)
 }
 
 // decodePairs reads what encode writes.
-func decodePairs(b []byte, each func(k, v string)) error {
-	for len(b) > 0 {
+func decodePairs(data []byte, each func(k, v string)) error {
+	for len(data) > 0 {
 		var pair [2]string
 		for i := range pair {
-			n, w := binary.Uvarint(b)
-			if w <= 0 || n > uint64(len(b)-w) {
+			n, w := binary.Uvarint(data)
+			if w <= 0 || n > uint64(len(data)-w) {
 				return fmt.Errorf("%w: what the nodes have put is cut off", ErrProtocol)
 			}
-			pair[i], b = string(b[w:w+int(n)]), b[w+int(n):]
+			pair[i], data = string(data[w:w+int(n)]), data[w+int(n):]
 		}
 		each(pair[0], pair[1])
 	}
@@ -193,11 +193,11 @@ func Mapping(nodeOf []uint32) string {
 		}
 		i = j
 	}
-	var b strings.Builder
-	b.WriteString("(vector")
+	var text strings.Builder
+	text.WriteString("(vector")
 	for _, x := range blocks {
-		fmt.Fprintf(&b, ",(%d,%d,%d)", x.first, x.nodes, x.tasks)
+		fmt.Fprintf(&text, ",(%d,%d,%d)", x.first, x.nodes, x.tasks)
 	}
-	b.WriteByte(')')
-	return b.String()
+	text.WriteByte(')')
+	return text.String()
 }

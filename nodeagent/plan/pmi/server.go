@@ -65,13 +65,13 @@ type Server struct {
 }
 
 // New makes the server of a node.
-func New(cfg plan.PMI) *Server {
+func New(config plan.PMI) *Server {
 	return &Server{
-		cfg:   cfg,
-		tasks: make([]task, len(cfg.Ranks)),
+		cfg:   config,
+		tasks: make([]task, len(config.Ranks)),
 		put:   map[string]string{},
 		attr:  map[string]string{},
-		kvs:   map[string]string{processMapping: cfg.Mapping},
+		kvs:   map[string]string{processMapping: config.Mapping},
 	}
 }
 
@@ -79,45 +79,45 @@ const processMapping = "PMI_process_mapping"
 
 // Read takes what a task has sent, whole messages or not.
 func (s *Server) Read(local int, data []byte) (Result, error) {
-	var out Result
+	var result Result
 	if local < 0 || local >= len(s.tasks) {
-		return out, fmt.Errorf("%w: no task %d here", ErrProtocol, local)
+		return result, fmt.Errorf("%w: no task %d here", ErrProtocol, local)
 	}
 	t := &s.tasks[local]
 	t.buffer = append(t.buffer, data...)
 	for {
 		m, n, err := nextMessage(t)
 		if err != nil {
-			return out, err
+			return result, err
 		}
 		if n == 0 {
-			return out, nil
+			return result, nil
 		}
 		t.buffer = slices.Delete(t.buffer, 0, n)
-		if err := s.handleMessage(local, m, &out); err != nil {
-			return out, err
+		if err := s.handleMessage(local, m, &result); err != nil {
+			return result, err
 		}
 	}
 }
 
 // handleMessage answers one message.
-func (s *Server) handleMessage(local int, m message, out *Result) error {
+func (s *Server) handleMessage(local int, m message, result *Result) error {
 	t := &s.tasks[local]
 	if t.version == 0 {
-		return s.init(local, m, out)
+		return s.init(local, m, result)
 	}
 	if t.waiting {
 		return fmt.Errorf("%w: %s during a fence", ErrProtocol, m.cmd)
 	}
 	t.thread = m.get("thrid")
 	if t.version == 2 {
-		return s.answerPMI2(local, m, out)
+		return s.answerPMI2(local, m, result)
 	}
-	return s.answerPMI1(local, m, out)
+	return s.answerPMI1(local, m, result)
 }
 
 // init begins a conversation.
-func (s *Server) init(local int, m message, out *Result) error {
+func (s *Server) init(local int, m message, result *Result) error {
 	if m.cmd != "init" {
 		return fmt.Errorf("%w: it begins with %q", ErrProtocol, m.cmd)
 	}
@@ -131,8 +131,9 @@ func (s *Server) init(local int, m message, out *Result) error {
 	default:
 		version, rc = "1", "-1"
 	}
-	out.addAnswer(local, "cmd=response_to_init rc="+rc+" pmi_version="+version+" pmi_subversion="+
-		subversion+"\n")
+	result.addAnswer(local,
+		"cmd=response_to_init rc="+rc+" pmi_version="+version+" pmi_subversion="+
+			subversion+"\n")
 	return nil
 }
 
@@ -166,27 +167,27 @@ func (s *Server) lookUpKey(key string) (string, bool) {
 }
 
 // noteFence notes that a task waits.
-func (s *Server) noteFence(local int, out *Result) {
+func (s *Server) noteFence(local int, result *Result) {
 	s.tasks[local].waiting = true
 	s.at++
 	if s.at < len(s.tasks) {
 		return
 	}
 	s.fences++
-	out.Reached = true
-	out.Number = s.fences
-	out.Fence = encodePairs(s.put)
+	result.Reached = true
+	result.Number = s.fences
+	result.Fence = encodePairs(s.put)
 }
 
 // Merged takes what the tasks of all nodes have put before a fence; who waits
 // there goes on. A repeat changes nothing.
 func (s *Server) Merged(number uint64, data []byte) (Result, error) {
-	var out Result
+	var result Result
 	if number != s.fences || s.at < len(s.tasks) {
-		return out, nil
+		return result, nil
 	}
 	if err := decodePairs(data, func(k, v string) { s.kvs[k] = v }); err != nil {
-		return out, err
+		return result, err
 	}
 	clear(s.put)
 	s.at = 0
@@ -197,23 +198,23 @@ func (s *Server) Merged(number uint64, data []byte) (Result, error) {
 		}
 		t.waiting = false
 		if t.version == 2 {
-			s.answerThread(i, &out, "kvs-fence-response", "rc", "0")
+			s.answerThread(i, &result, "kvs-fence-response", "rc", "0")
 		} else {
-			out.addAnswer(i, "cmd=barrier_out rc=0\n")
+			result.addAnswer(i, "cmd=barrier_out rc=0\n")
 		}
 	}
-	return out, nil
+	return result, nil
 }
 
 // stepSize is how many tasks the whole step has.
 func (s *Server) stepSize() string { return strconv.FormatUint(uint64(s.cfg.Size), 10) }
 
-func (s *Server) abortStep(m message, out *Result, code, text string) {
+func (s *Server) abortStep(m message, result *Result, code, text string) {
 	n, err := strconv.ParseInt(m.get(code), 10, 32)
 	if err != nil {
 		n = 1
 	}
-	out.Abort = true
-	out.Message = m.get(text)
-	out.ExitCode = int32(n)
+	result.Abort = true
+	result.Message = m.get(text)
+	result.ExitCode = int32(n)
 }

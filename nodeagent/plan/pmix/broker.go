@@ -52,9 +52,9 @@ type Broker struct {
 }
 
 // New makes the broker of a node.
-func New(cfg plan.PMIx) *Broker {
+func New(config plan.PMIx) *Broker {
 	return &Broker{
-		cfg:    cfg,
+		cfg:    config,
 		groups: map[string]*group{},
 		asked:  map[uint32]bool{},
 		asks:   map[uint32]question{},
@@ -100,63 +100,63 @@ func (b *Broker) Setup() []byte {
 
 // Read takes what muster-pmix has sent, whole messages or not.
 func (b *Broker) Read(data []byte) (Result, error) {
-	var out Result
+	var result Result
 	b.buffer = append(b.buffer, data...)
 	for {
 		k, body, n, err := next(b.buffer)
 		if err != nil || n == 0 {
-			return out, err
+			return result, err
 		}
-		if err := b.handle(k, body, &out); err != nil {
-			return out, err
+		if err := b.handle(k, body, &result); err != nil {
+			return result, err
 		}
 		b.buffer = slices.Delete(b.buffer, 0, n)
 	}
 }
 
 // handle takes one message; body is the buffer's.
-func (b *Broker) handle(k kind, body []byte, out *Result) error {
+func (b *Broker) handle(k kind, body []byte, result *Result) error {
 	switch k {
 	case kindVariables:
 		head, rest, err := numbers(body, 1)
 		if err != nil {
 			return err
 		}
-		if out.Variables == nil {
-			out.Variables = map[uint32][]string{}
+		if result.Variables == nil {
+			result.Variables = map[uint32][]string{}
 		}
 		for v := range bytes.SplitSeq(rest, []byte{0}) {
 			if bytes.IndexByte(v, '=') > 0 {
-				out.Variables[head[0]] = append(out.Variables[head[0]], string(v))
+				result.Variables[head[0]] = append(result.Variables[head[0]], string(v))
 			}
 		}
 	case kindReady:
-		out.Ready = true
+		result.Ready = true
 	case kindFence:
-		return b.noteFence(body, out)
+		return b.noteFence(body, result)
 	case kindAsk:
 		head, _, err := numbers(body, 2)
 		if err != nil {
 			return err
 		}
-		return b.ask(head[0], head[1], out)
+		return b.ask(head[0], head[1], result)
 	case kindAnswer:
 		head, rest, err := numbers(body, 2)
 		if err != nil {
 			return err
 		}
-		b.sendAnswer(head[0], int32(head[1]), bytes.Clone(rest), out)
+		b.sendAnswer(head[0], int32(head[1]), bytes.Clone(rest), result)
 	case kindAbort:
 		head, rest, err := numbers(body, 2)
 		if err != nil {
 			return err
 		}
-		out.Abort = true
-		out.Rank = head[0]
-		out.ExitCode = int32(head[1])
-		out.Message = string(rest)
+		result.Abort = true
+		result.Rank = head[0]
+		result.ExitCode = int32(head[1])
+		result.Message = string(rest)
 	case kindFailed:
-		out.Failed = string(body)
+		result.Failed = string(body)
 	default:
 		return fmt.Errorf("%w: kind %d", ErrProtocol, k)
 	}
@@ -165,7 +165,7 @@ func (b *Broker) handle(k kind, body []byte, out *Result) error {
 
 // noteFence notes that the tasks of this node which take part in a fence are
 // there.
-func (b *Broker) noteFence(body []byte, out *Result) error {
+func (b *Broker) noteFence(body []byte, result *Result) error {
 	head, rest, err := numbers(body, 2)
 	if err != nil {
 		return err
@@ -189,10 +189,10 @@ func (b *Broker) noteFence(body []byte, out *Result) error {
 		Nodes:  g.nodes,
 	}
 	if len(g.nodes) > 1 {
-		out.Frames = append(out.Frames, plan.Frame{Fence: fence})
+		result.Frames = append(result.Frames, plan.Frame{Fence: fence})
 		return nil
 	}
-	out.Send = append(out.Send, b.Merged(fence)...)
+	result.Send = append(result.Send, b.Merged(fence)...)
 	return nil
 }
 
@@ -246,13 +246,13 @@ func (b *Broker) Merged(fence *plan.Fence) []byte {
 const statusNotFound = -46
 
 // ask takes a question of muster-pmix about a task of another node there.
-func (b *Broker) ask(number, rank uint32, out *Result) error {
+func (b *Broker) ask(number, rank uint32, result *Result) error {
 	if int(rank) >= len(b.cfg.NodeOf) {
-		out.Send = append(out.Send, answer(number, statusNotFound, nil)...)
+		result.Send = append(result.Send, answer(number, statusNotFound, nil)...)
 		return nil
 	}
 	b.asked[number] = true
-	out.Frames = append(out.Frames, plan.Frame{Modex: &plan.Modex{
+	result.Frames = append(result.Frames, plan.Frame{Modex: &plan.Modex{
 		Kind:   plan.ModexAsk,
 		Number: uint64(number),
 		From:   b.cfg.Node,
@@ -268,38 +268,40 @@ func answer(number uint32, status int32, data []byte) []byte {
 
 // Modex takes a question or an answer of another node. A repeat is answered with
 // a receipt and changes nothing else.
-func (b *Broker) Modex(m *plan.Modex) Result {
-	var out Result
-	switch m.Kind {
+func (b *Broker) Modex(modex *plan.Modex) Result {
+	var result Result
+	switch modex.Kind {
 	case plan.ModexAsk:
-		q := question{m.From, m.Number}
+		q := question{modex.From, modex.Number}
 		if b.repeat[q] {
 			break
 		}
 		b.repeat[q] = true
 		b.last++
 		b.asks[b.last] = q
-		out.Send = message(kindAsk, nil, b.last, m.Rank)
+		result.Send = message(kindAsk, nil, b.last, modex.Rank)
 	case plan.ModexAnswer:
-		number := uint32(m.Number)
+		number := uint32(modex.Number)
 		if b.asked[number] {
 			delete(b.asked, number)
-			out.Send = answer(number, m.Status, m.Data)
+			result.Send = answer(number, modex.Status, modex.Data)
 		}
-		out.Frames = []plan.Frame{{Modex: &plan.Modex{Kind: plan.ModexReceipt, Number: m.Number, From: b.cfg.Node}}}
+		result.Frames = []plan.Frame{
+			{Modex: &plan.Modex{Kind: plan.ModexReceipt, Number: modex.Number, From: b.cfg.Node}},
+		}
 	case plan.ModexReceipt:
 	}
-	return out
+	return result
 }
 
 // sendAnswer sends the answer of a task here to the node that has asked.
-func (b *Broker) sendAnswer(number uint32, status int32, data []byte, out *Result) {
+func (b *Broker) sendAnswer(number uint32, status int32, data []byte, result *Result) {
 	q, ok := b.asks[number]
 	if !ok {
 		return
 	}
 	delete(b.asks, number)
-	out.Frames = append(out.Frames, plan.Frame{Modex: &plan.Modex{
+	result.Frames = append(result.Frames, plan.Frame{Modex: &plan.Modex{
 		Kind:   plan.ModexAnswer,
 		Number: q.number,
 		From:   b.cfg.Node,

@@ -30,12 +30,12 @@ const maxMessage = 64 << 20
 // message encodes one message of numbers and data.
 func message(k kind, data []byte, numbers ...uint32) []byte {
 	size := 1 + 4*len(numbers) + len(data)
-	b := binary.LittleEndian.AppendUint32(make([]byte, 0, 4+size), uint32(size))
-	b = append(b, byte(k))
+	buffer := binary.LittleEndian.AppendUint32(make([]byte, 0, 4+size), uint32(size))
+	buffer = append(buffer, byte(k))
 	for _, n := range numbers {
-		b = binary.LittleEndian.AppendUint32(b, n)
+		buffer = binary.LittleEndian.AppendUint32(buffer, n)
 	}
-	return append(b, data...)
+	return append(buffer, data...)
 }
 
 // next takes the first whole message of a buffer; n is what it takes there, 0

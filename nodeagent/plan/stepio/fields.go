@@ -13,8 +13,11 @@ type writer struct{ b []byte }
 
 func (w *writer) writeNumber(n uint64) { w.b = binary.AppendUvarint(w.b, n) }
 func (w *writer) writeSigned(n int64)  { w.b = binary.AppendVarint(w.b, n) }
-func (w *writer) text(s string)        { w.writeNumber(uint64(len(s))); w.b = append(w.b, s...) }
-func (w *writer) writeBytes(s []byte)  { w.writeNumber(uint64(len(s))); w.b = append(w.b, s...) }
+func (w *writer) text(text string) {
+	w.writeNumber(uint64(len(text)))
+	w.b = append(w.b, text...)
+}
+func (w *writer) writeBytes(s []byte) { w.writeNumber(uint64(len(s))); w.b = append(w.b, s...) }
 
 // The frames, by what is in them.
 const (
@@ -46,18 +49,24 @@ func (w *writer) writeFrame(frame *plan.Frame) {
 		w.writeNumber(uint64(frame.Output.Stream))
 		w.writeBytes(frame.Output.Data)
 	case frame.Exit != nil:
-		x := frame.Exit
+		exit := frame.Exit
 		core := uint64(0)
-		if x.Core {
+		if exit.Core {
 			core = 1
 		}
 		w.writeNumber(hasExit)
-		w.writeNumber(uint64(x.Rank))
-		w.writeSigned(int64(x.Code))
-		w.writeSigned(int64(x.Signal))
+		w.writeNumber(uint64(exit.Rank))
+		w.writeSigned(int64(exit.Code))
+		w.writeSigned(int64(exit.Signal))
 		w.writeNumber(core)
-		w.text(x.Error)
-		for _, n := range []int64{int64(x.Start), int64(x.End), int64(x.Usage.UserCPU), int64(x.Usage.SystemCPU), x.Usage.PeakRSS} {
+		w.text(exit.Error)
+		for _, n := range []int64{
+			int64(exit.Start),
+			int64(exit.End),
+			int64(exit.Usage.UserCPU),
+			int64(exit.Usage.SystemCPU),
+			exit.Usage.PeakRSS,
+		} {
 			w.writeSigned(n)
 		}
 	case frame.End != nil:
@@ -79,28 +88,28 @@ func (w *writer) writeFrame(frame *plan.Frame) {
 	}
 }
 
-func (w *writer) writeFence(f *plan.Fence) {
-	w.writeNumber(f.Number)
-	w.writeNumber(uint64(f.Node))
-	w.writeBytes(f.Data)
-	if !f.Joined { // as releases before PMIx know it
+func (w *writer) writeFence(fence *plan.Fence) {
+	w.writeNumber(fence.Number)
+	w.writeNumber(uint64(fence.Node))
+	w.writeBytes(fence.Data)
+	if !fence.Joined { // as releases before PMIx know it
 		return
 	}
-	w.text(f.Group)
-	w.writeNumber(uint64(len(f.Nodes)))
-	for _, n := range f.Nodes {
+	w.text(fence.Group)
+	w.writeNumber(uint64(len(fence.Nodes)))
+	for _, n := range fence.Nodes {
 		w.writeNumber(uint64(n))
 	}
 }
 
-func (w *writer) writeModex(m *plan.Modex) {
-	w.writeNumber(uint64(m.Kind))
-	w.writeNumber(m.Number)
-	w.writeNumber(uint64(m.From))
-	w.writeNumber(uint64(m.To))
-	w.writeNumber(uint64(m.Rank))
-	w.writeSigned(int64(m.Status))
-	w.writeBytes(m.Data)
+func (w *writer) writeModex(modex *plan.Modex) {
+	w.writeNumber(uint64(modex.Kind))
+	w.writeNumber(modex.Number)
+	w.writeNumber(uint64(modex.From))
+	w.writeNumber(uint64(modex.To))
+	w.writeNumber(uint64(modex.Rank))
+	w.writeSigned(int64(modex.Status))
+	w.writeBytes(modex.Data)
 }
 
 // reader takes fields apart; bad tells that one was not there.
@@ -174,17 +183,17 @@ func (r *reader) readFrame(frame *plan.Frame) {
 			r.bad = true
 			return
 		}
-		s := &plan.TaskPIDs{}
+		taskPIDs := &plan.TaskPIDs{}
 		for range n {
-			s.Ranks, s.PIDs = append(
-				s.Ranks,
+			taskPIDs.Ranks, taskPIDs.PIDs = append(
+				taskPIDs.Ranks,
 				uint32(r.readBelow(1<<32)),
 			), append(
-				s.PIDs,
+				taskPIDs.PIDs,
 				r.readInt32(),
 			)
 		}
-		frame.Started = s
+		frame.Started = taskPIDs
 	case hasOutput:
 		frame.Output = &plan.Output{
 			Rank:   uint32(r.readBelow(1 << 32)),
@@ -192,18 +201,18 @@ func (r *reader) readFrame(frame *plan.Frame) {
 			Data:   r.readBytes(),
 		}
 	case hasExit:
-		x := &plan.TaskExit{
+		exit := &plan.TaskExit{
 			Rank:   uint32(r.readBelow(1 << 32)),
 			Code:   r.readInt32(),
 			Signal: r.readInt32(),
 			Core:   r.readBelow(2) == 1,
 			Error:  r.text(),
 		}
-		x.Start, x.End = spec.Instant(r.signed()), spec.Instant(r.signed())
-		x.Usage.UserCPU = spec.Span(r.signed())
-		x.Usage.SystemCPU = spec.Span(r.signed())
-		x.Usage.PeakRSS = r.signed()
-		frame.Exit = x
+		exit.Start, exit.End = spec.Instant(r.signed()), spec.Instant(r.signed())
+		exit.Usage.UserCPU = spec.Span(r.signed())
+		exit.Usage.SystemCPU = spec.Span(r.signed())
+		exit.Usage.PeakRSS = r.signed()
+		frame.Exit = exit
 	case hasEnd:
 		frame.End = &plan.FrameEnd{Code: r.readInt32(), Signal: r.readInt32(), Error: r.text()}
 	case hasFence:
@@ -216,6 +225,25 @@ func (r *reader) readFrame(frame *plan.Frame) {
 		frame.Abort = true
 	case hasNotice:
 		frame.Notice = r.text()
+	default:
+		r.bad = true
+	}
+}
+
+// readAttachKind reads what an Open is beyond that of the step's own client.
+func (r *reader) readAttachKind(message *Message) {
+	if len(r.b) == 0 {
+		return
+	}
+	switch r.readNumber() {
+	case 0:
+	case opensWatch:
+		message.Watch = true
+	case opensDisplay:
+		message.Display = WatchDisplay
+	case opensClient:
+		message.Display = DisplayClient
+		message.Channel = r.readNumber()
 	default:
 		r.bad = true
 	}

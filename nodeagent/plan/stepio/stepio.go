@@ -52,6 +52,7 @@ const (
 	Resize                  // client: the terminal's size
 	Merged                  // client: what the tasks of all nodes have put before a fence
 	Modex                   // client: what another node asks or answers
+	Called                  // node: an X client waits for the one that forwards the display
 )
 
 // Code says why a connection is refused.
@@ -65,6 +66,24 @@ const (
 	Bad                         // the client speaks another language
 )
 
+// DisplayUse is what a connection has to do with the X display of a job.
+type DisplayUse uint8
+
+// The uses of a display.
+const (
+	NoDisplay     DisplayUse = iota // the connection is about input and output
+	WatchDisplay                    // it forwards the display: the node says which clients wait
+	DisplayClient                   // the client Channel; what follows Opened is its own bytes
+)
+
+// attachKinds are what stands at the end of an Open beyond the step's own client, which
+// has nothing there.
+const (
+	opensWatch = iota + 1
+	opensDisplay
+	opensClient
+)
+
 // Message is one message; its kind says which fields mean something.
 type Message struct {
 	Kind Kind
@@ -76,6 +95,8 @@ type Message struct {
 	Address    string // where the agent of Node is reached, if the one that is asked is another
 	UID        uint32 // whose the client is, as the agent that relays it has seen
 	Watch      bool   // it only watches, beside the step's own client
+	Display    DisplayUse
+	Channel    uint64 // Open of a DisplayClient, Called
 
 	Code   Code
 	Text   string
@@ -89,10 +110,10 @@ type Message struct {
 	Modex  plan.Modex
 }
 
-// Append encodes a message behind b.
-func Append(b []byte, message *Message) []byte {
-	at := len(b)
-	w := writer{append(b, 0, 0, 0, 0, byte(message.Kind))}
+// Append encodes a message behind buffer.
+func Append(buffer []byte, message *Message) []byte {
+	at := len(buffer)
+	w := writer{append(buffer, 0, 0, 0, 0, byte(message.Kind))}
 	switch message.Kind {
 	case Open:
 		w.text(message.Node)
@@ -103,9 +124,17 @@ func Append(b []byte, message *Message) []byte {
 		w.writeNumber(message.UpTo)
 		w.text(message.Address)
 		w.writeNumber(uint64(message.UID))
-		if message.Watch { // agents of older releases know no such clients
-			w.writeNumber(1)
+		switch { // agents of older releases know no such clients
+		case message.Display == WatchDisplay:
+			w.writeNumber(opensDisplay)
+		case message.Display == DisplayClient:
+			w.writeNumber(opensClient)
+			w.writeNumber(message.Channel)
+		case message.Watch:
+			w.writeNumber(opensWatch)
 		}
+	case Called:
+		w.writeNumber(message.Channel)
 	case Refused:
 		w.writeNumber(uint64(message.Code))
 		w.text(message.Text)
@@ -168,27 +197,27 @@ func (r *Reader) read(most uint32) (Message, error) {
 	if n == 0 || n > most {
 		return Message{}, fmt.Errorf("%w: %d bytes", ErrMessage, n)
 	}
-	b := r.buf[:0] // grown as it comes: nobody gets memory for the asking
-	for len(b) < int(n) {
-		at := len(b)
-		if more := min(int(n)-at, max(cap(b)-at, 64<<10)); at+more <= cap(b) {
-			b = b[:at+more]
+	buffer := r.buf[:0] // grown as it comes: nobody gets memory for the asking
+	for len(buffer) < int(n) {
+		at := len(buffer)
+		if more := min(int(n)-at, max(cap(buffer)-at, 64<<10)); at+more <= cap(buffer) {
+			buffer = buffer[:at+more]
 		} else {
-			b = append(b, make([]byte, more)...)
+			buffer = append(buffer, make([]byte, more)...)
 		}
-		if _, err := io.ReadFull(r.r, b[at:]); err != nil {
+		if _, err := io.ReadFull(r.r, buffer[at:]); err != nil {
 			return Message{}, fmt.Errorf("%w: cut off", ErrMessage)
 		}
 	}
-	if r.reuse && cap(b) <= keptBuffer {
-		r.buf = b
+	if r.reuse && cap(buffer) <= keptBuffer {
+		r.buf = buffer
 	}
-	return parse(b)
+	return parse(buffer)
 }
 
-func parse(b []byte) (Message, error) {
-	message := Message{Kind: Kind(b[0])}
-	r := reader{b: b[1:]}
+func parse(data []byte) (Message, error) {
+	message := Message{Kind: Kind(data[0])}
+	r := reader{b: data[1:]}
 	switch message.Kind {
 	case Open:
 		message.Node = r.text()
@@ -197,7 +226,9 @@ func parse(b []byte) (Message, error) {
 		message.UpTo = r.readNumber()
 		message.Address = r.text()
 		message.UID = uint32(r.readBelow(1 << 32))
-		message.Watch = len(r.b) > 0 && r.readBelow(2) == 1
+		r.readAttachKind(&message)
+	case Called:
+		message.Channel = r.readNumber()
 	case Opened:
 	case Refused:
 		message.Code = Code(r.readBelow(1 << 8))

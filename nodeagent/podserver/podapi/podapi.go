@@ -94,14 +94,14 @@ func NewClient(socket string) *Client {
 
 // Devices asks what the node has.
 func (c *Client) Devices(ctx context.Context) (Node, error) {
-	var out Node
-	return out, c.call(ctx, http.MethodGet, DevicesPath, nil, &out)
+	var node Node
+	return node, c.call(ctx, http.MethodGet, DevicesPath, nil, &node)
 }
 
 // Holds asks what the ledger has given to pods on this node.
 func (c *Client) Holds(ctx context.Context) ([]Hold, error) {
-	var out Holds
-	return out.Holds, c.call(ctx, http.MethodGet, HoldsPath, nil, &out)
+	var holds Holds
+	return holds.Holds, c.call(ctx, http.MethodGet, HoldsPath, nil, &holds)
 }
 
 // SetPods tells which containers hold which device: all of them.
@@ -121,25 +121,25 @@ func (c *Client) call(ctx context.Context, method, path string, in, out any) err
 		}
 		body = bytes.NewReader(text)
 	}
-	req, err := http.NewRequestWithContext(ctx, method, "http://agent"+path, body)
+	request, err := http.NewRequestWithContext(ctx, method, "http://agent"+path, body)
 	if err != nil {
 		return err
 	}
-	rep, err := c.http.Do(req)
+	reply, err := c.http.Do(request)
 	if err != nil {
 		return fmt.Errorf("%w at %s: %w", ErrAway, c.socket, err)
 	}
-	defer func() { _ = rep.Body.Close() }()
-	text, err := io.ReadAll(io.LimitReader(rep.Body, MaxBody))
+	defer func() { _ = reply.Body.Close() }()
+	text, err := io.ReadAll(io.LimitReader(reply.Body, MaxBody))
 	if err != nil {
 		return fmt.Errorf("%w at %s: %w", ErrAway, c.socket, err)
 	}
-	if rep.StatusCode != http.StatusOK {
+	if reply.StatusCode != http.StatusOK {
 		var failed Failure
 		if err := json.Unmarshal(text, &failed); err != nil || failed.Error == "" {
-			failed.Error = rep.Status
+			failed.Error = reply.Status
 		}
-		if rep.StatusCode == http.StatusServiceUnavailable {
+		if reply.StatusCode == http.StatusServiceUnavailable {
 			return fmt.Errorf("%w: %s", ErrAway, failed.Error)
 		}
 		return fmt.Errorf("the agent at %s refuses: %s", c.socket, failed.Error)

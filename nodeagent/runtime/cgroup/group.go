@@ -278,10 +278,10 @@ func (g *Group) setLimit(settings Settings) error {
 }
 
 // jobV1 sets up a job's folder of the v1 memory controller.
-func jobV1(dir string, l plan.Limits) error {
+func jobV1(dir string, limits plan.Limits) error {
 	// Kernels before 5.11 count what is below a folder only where this says so.
 	_ = writeFile(filepath.Join(dir, "memory.use_hierarchy"), "1")
-	return limitMemoryV1(dir, l)
+	return limitMemoryV1(dir, limits)
 }
 
 func limitMemoryV1(d string, limits plan.Limits) error {
@@ -445,12 +445,12 @@ func (g *Group) Procs() ([]int, error) {
 	if g == nil {
 		return nil, nil
 	}
-	b, err := os.ReadFile(filepath.Join(g.dir, "cgroup.procs"))
+	data, err := os.ReadFile(filepath.Join(g.dir, "cgroup.procs"))
 	if err != nil {
 		return nil, fmt.Errorf("list processes: %w", err)
 	}
 	var out []int
-	for f := range strings.FieldsSeq(string(b)) {
+	for f := range strings.FieldsSeq(string(data)) {
 		if pid, err := strconv.Atoi(f); err == nil && pid > 0 {
 			out = append(out, pid)
 		}
@@ -459,10 +459,10 @@ func (g *Group) Procs() ([]int, error) {
 }
 
 // Signal sends a signal to every process of the group once.
-func (g *Group) Signal(sig unix.Signal) error {
+func (g *Group) Signal(signal unix.Signal) error {
 	pids, err := g.Procs()
 	for _, pid := range pids {
-		_ = unix.Kill(pid, sig)
+		_ = unix.Kill(pid, signal)
 	}
 	return err
 }
@@ -498,11 +498,11 @@ func (g *Group) Empty() (bool, error) {
 		pids, err := g.Procs()
 		return len(pids) == 0, err
 	}
-	b, err := readFile(filepath.Join(g.dir, "cgroup.events"))
+	data, err := readFile(filepath.Join(g.dir, "cgroup.events"))
 	if errors.Is(err, os.ErrNotExist) {
 		return true, nil
 	}
-	return findField(b, "populated") == 0, err
+	return findField(data, "populated") == 0, err
 }
 
 // WaitEmpty returns when no process is left or the context ends. It looks

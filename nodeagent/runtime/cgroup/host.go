@@ -215,11 +215,11 @@ func (h *Host) useV1(controller, dir string) {
 // the kernel makes it empty, and an empty set cannot hold processes.
 func copyCPUSet(dir string) error {
 	for _, f := range []string{"cpuset.cpus", "cpuset.mems"} {
-		b, err := os.ReadFile(filepath.Join(filepath.Dir(dir), f))
+		data, err := os.ReadFile(filepath.Join(filepath.Dir(dir), f))
 		if err != nil {
 			return err
 		}
-		if err := writeFile(filepath.Join(dir, f), strings.TrimSpace(string(b))); err != nil {
+		if err := writeFile(filepath.Join(dir, f), strings.TrimSpace(string(data))); err != nil {
 			return err
 		}
 	}
@@ -330,11 +330,11 @@ func (h *Host) listGroups(base string) (out []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, e := range entries {
-		if !e.IsDir() {
+	for _, entry := range entries {
+		if !entry.IsDir() {
 			continue
 		}
-		inside, err := os.ReadDir(filepath.Join(base, e.Name()))
+		inside, err := os.ReadDir(filepath.Join(base, entry.Name()))
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		} else if err != nil {
@@ -342,17 +342,17 @@ func (h *Host) listGroups(base string) (out []string, err error) {
 		}
 		job := false
 		for _, g := range inside {
-			ours := jobOf(g.Name()) == e.Name() || olderJobOf(g.Name()) == e.Name()
+			ours := jobOf(g.Name()) == entry.Name() || olderJobOf(g.Name()) == entry.Name()
 			if g.IsDir() && ours {
 				out, job = append(out, g.Name()), true
 			}
 		}
 		switch {
 		case job:
-		case isJobs(e.Name()):
-			_ = os.Remove(filepath.Join(base, e.Name()))
-		case strings.Count(e.Name(), ".") >= stepPart:
-			out = append(out, e.Name())
+		case isJobs(entry.Name()):
+			_ = os.Remove(filepath.Join(base, entry.Name()))
+		case strings.Count(entry.Name(), ".") >= stepPart:
+			out = append(out, entry.Name())
 		}
 	}
 	return out, nil

@@ -68,9 +68,9 @@ func parseMounts(mountinfo, self string) (*mounts, error) {
 		case "cgroup2":
 			out.unified = m
 		case "cgroup":
-			for _, opt := range strings.Split(r[2], ",") {
-				if opt != "rw" && opt != "ro" {
-					out.v1[opt] = m
+			for _, option := range strings.Split(r[2], ",") {
+				if option != "rw" && option != "ro" {
+					out.v1[option] = m
 				}
 			}
 		}
@@ -96,6 +96,6 @@ func parseMounts(mountinfo, self string) (*mounts, error) {
 }
 
 // unescape undoes the octal escapes of mountinfo.
-func unescape(s string) string {
-	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
+func unescape(text string) string {
+	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(text)
 }

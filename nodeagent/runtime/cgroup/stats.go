@@ -40,15 +40,15 @@ func (g *Group) Stats() (Stats, error) {
 	if g.host.mode == V1 {
 		g.cpuV1(&stats)
 	} else {
-		b, err := readFile(filepath.Join(g.dir, "cpu.stat"))
+		data, err := readFile(filepath.Join(g.dir, "cpu.stat"))
 		if err != nil {
 			return stats, fmt.Errorf("read usage: %w", err)
 		}
-		stats.CPU = spec.Span(findField(b, "usage_usec")) * spec.Microsecond
-		stats.User = spec.Span(findField(b, "user_usec")) * spec.Microsecond
-		stats.System = spec.Span(findField(b, "system_usec")) * spec.Microsecond
-		if hasField(b, "throttled_usec") {
-			stats.count(spec.CounterThrottled, findField(b, "throttled_usec"))
+		stats.CPU = spec.Span(findField(data, "usage_usec")) * spec.Microsecond
+		stats.User = spec.Span(findField(data, "user_usec")) * spec.Microsecond
+		stats.System = spec.Span(findField(data, "system_usec")) * spec.Microsecond
+		if hasField(data, "throttled_usec") {
+			stats.count(spec.CounterThrottled, findField(data, "throttled_usec"))
 		}
 		g.readPressure(&stats)
 	}
@@ -94,11 +94,11 @@ func (s *Stats) count(counter spec.Counter, n int64) {
 // controller of v1.
 func (g *Group) readIO(stats *Stats) {
 	if g.host.mode == V2 {
-		b, err := readFile(filepath.Join(g.dir, "io.stat"))
+		data, err := readFile(filepath.Join(g.dir, "io.stat"))
 		if err != nil {
 			return // the controller is not there
 		}
-		io := parseIOStat(b)
+		io := parseIOStat(data)
 		stats.Read = io.read
 		stats.Write = io.write
 		stats.HasIO = true
@@ -134,8 +134,8 @@ type ioStat struct{ read, write, reads, writes int64 }
 // parseIOStat adds up the devices of io.stat: "8:0 rbytes=4096 wbytes=0 rios=1 ...".
 // A partition is counted with its disk only, and a device that lies on others (LVM,
 // RAID) beside them: what a job wrote through it counts for both.
-func parseIOStat(b []byte) (sum ioStat) {
-	for line := range bytes.Lines(b) {
+func parseIOStat(data []byte) (sum ioStat) {
+	for line := range bytes.Lines(data) {
 		for _, field := range bytes.Fields(line) {
 			name, value, ok := bytes.Cut(field, []byte("="))
 			if !ok {
@@ -161,8 +161,8 @@ func parseIOStat(b []byte) (sum ioStat) {
 }
 
 // parseBlkio adds up the devices of a file of the blkio controller: "8:0 Read 4096".
-func parseBlkio(b []byte) (read, write int64) {
-	for line := range bytes.Lines(b) {
+func parseBlkio(data []byte) (read, write int64) {
+	for line := range bytes.Lines(data) {
 		fields := bytes.Fields(line)
 		if len(fields) != 3 {
 			continue // the total of all
@@ -192,19 +192,19 @@ func (g *Group) readPressure(stats *Stats) {
 		{"memory.pressure", spec.CounterMemStall},
 		{"io.pressure", spec.CounterIOStall},
 	} {
-		b, err := readFile(filepath.Join(g.dir, p.file))
+		data, err := readFile(filepath.Join(g.dir, p.file))
 		if err != nil {
 			continue
 		}
-		if total, ok := parsePressure(b); ok {
+		if total, ok := parsePressure(data); ok {
 			stats.count(p.counter, total)
 		}
 	}
 }
 
 // parsePressure gives the total of the line "some avg10=0.00 ... total=1234".
-func parsePressure(b []byte) (total int64, ok bool) {
-	for line := range bytes.Lines(b) {
+func parsePressure(data []byte) (total int64, ok bool) {
+	for line := range bytes.Lines(data) {
 		rest, some := bytes.CutPrefix(line, []byte("some "))
 		if !some {
 			continue
@@ -246,29 +246,29 @@ func (g *Group) cpuV1(stats *Stats) {
 }
 
 // findField finds "name value" in a flat-keyed file; 0 if it is not there.
-func findField(b []byte, name string) int64 {
-	for len(b) > 0 {
-		line, rest, _ := bytes.Cut(b, []byte("\n"))
+func findField(data []byte, name string) int64 {
+	for len(data) > 0 {
+		line, rest, _ := bytes.Cut(data, []byte("\n"))
 		if v, ok := bytes.CutPrefix(line, []byte(name)); ok && len(v) > 0 && v[0] == ' ' {
 			n, _ := strconv.ParseInt(string(bytes.TrimSpace(v)), 10, 64)
 			return n
 		}
-		b = rest
+		data = rest
 	}
 	return 0
 }
 
 // hasField tells that a flat-keyed file has a name.
-func hasField(b []byte, name string) bool {
-	return bytes.HasPrefix(b, []byte(name+" ")) || bytes.Contains(b, []byte("\n"+name+" "))
+func hasField(data []byte, name string) bool {
+	return bytes.HasPrefix(data, []byte(name+" ")) || bytes.Contains(data, []byte("\n"+name+" "))
 }
 
 func number(file string) int64 {
-	b, err := readFile(file)
+	data, err := readFile(file)
 	if err != nil {
 		return 0
 	}
-	n, _ := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
+	n, _ := strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64)
 	return n
 }
 
@@ -299,17 +299,17 @@ func readFile(file string) ([]byte, error) {
 		return nil, &os.PathError{Op: "open", Path: file, Err: err}
 	}
 	defer func() { _ = unix.Close(fd) }()
-	b := make([]byte, 0, 4096)
+	data := make([]byte, 0, 4096)
 	for {
-		n, err := unix.Read(fd, b[len(b):cap(b)])
+		n, err := unix.Read(fd, data[len(data):cap(data)])
 		switch {
 		case errors.Is(err, unix.EINTR):
 		case err != nil:
 			return nil, &os.PathError{Op: "read", Path: file, Err: err}
 		case n == 0:
-			return b, nil
+			return data, nil
 		default:
-			b = slices.Grow(b[:len(b)+n], 512)
+			data = slices.Grow(data[:len(data)+n], 512)
 		}
 	}
 }
@@ -319,22 +319,22 @@ func cpuList(cpus []int32) string {
 	s := slices.Clone(cpus)
 	slices.Sort(s)
 	s = slices.Compact(s)
-	var b strings.Builder
+	var text strings.Builder
 	for i := 0; i < len(s); {
 		j := i
 		for j+1 < len(s) && s[j+1] == s[j]+1 {
 			j++
 		}
 		if i > 0 {
-			b.WriteByte(',')
+			text.WriteByte(',')
 		}
-		fmt.Fprintf(&b, "%d", s[i])
+		fmt.Fprintf(&text, "%d", s[i])
 		if j > i {
-			fmt.Fprintf(&b, "-%d", s[j])
+			fmt.Fprintf(&text, "-%d", s[j])
 		}
 		i = j + 1
 	}
-	return b.String()
+	return text.String()
 }
 
 // nvidiaMajor is the character device major of NVIDIA's GPUs. Minors from
@@ -349,13 +349,13 @@ const (
 func allowedMinors(devices []string) (*[nvidiaControl]bool, error) {
 	var allowed [nvidiaControl]bool
 	for _, dev := range devices {
-		var st unix.Stat_t
-		if err := unix.Stat(dev, &st); err != nil {
+		var status unix.Stat_t
+		if err := unix.Stat(dev, &status); err != nil {
 			return nil, &os.PathError{Op: "allow device", Path: dev, Err: err}
 		}
-		isCharacter := st.Mode&unix.S_IFMT == unix.S_IFCHR
-		minor := unix.Minor(st.Rdev)
-		if isCharacter && unix.Major(st.Rdev) == nvidiaMajor && minor < nvidiaControl {
+		isCharacter := status.Mode&unix.S_IFMT == unix.S_IFCHR
+		minor := unix.Minor(status.Rdev)
+		if isCharacter && unix.Major(status.Rdev) == nvidiaMajor && minor < nvidiaControl {
 			allowed[minor] = true
 		}
 	}

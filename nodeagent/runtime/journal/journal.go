@@ -41,7 +41,9 @@ const (
 	MaxRecord = 1 << 20
 	// Reserve is the room kept for AppendReserved, in bytes.
 	Reserve = 1 << 20
-	chunk   = 1 << 20
+	// chunk is how much the file grows at once. The room is allocated before it is needed, so that a
+	// full disk shows here and not in the middle of a record.
+	chunk = 1 << 20
 )
 
 // Journal is one open file. Its methods may be called from any goroutine.
@@ -64,40 +66,40 @@ type Journal struct {
 // Open reads the journal, giving each record to replay, and makes it if there
 // is none. It reports the bytes of a torn record that it dropped.
 func Open(path string, replay func([]byte) error) (journal *Journal, torn int64, err error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, 0, fmt.Errorf("open journal: %w", err)
 	}
 	defer func() {
 		if err != nil {
-			_ = f.Close()
+			_ = file.Close()
 		}
 	}()
-	b, err := io.ReadAll(f)
+	data, err := io.ReadAll(file)
 	if err != nil {
 		return nil, 0, fmt.Errorf("read journal %s: %w", path, err)
 	}
-	journal = &Journal{path: path, f: f}
+	journal = &Journal{path: path, f: file}
 	journal.cond = sync.NewCond(&journal.mu)
 	// A file cut inside of its magic was being made when the machine died.
-	if len(b) < len(magic) {
-		torn = int64(len(b))
+	if len(data) < len(magic) {
+		torn = int64(len(data))
 		if err := journal.fresh(); err != nil {
 			return nil, 0, err
 		}
 		return journal, torn, nil
 	}
-	if string(b[:len(magic)]) != magic {
+	if string(data[:len(magic)]) != magic {
 		return nil, 0, fmt.Errorf("%w: %s is not a journal of this program", ErrCorrupt, path)
 	}
-	end, err := scanRecords(b, replay)
+	end, err := scanRecords(data, replay)
 	if err != nil {
 		return nil, 0, fmt.Errorf("journal %s: %w", path, err)
 	}
 	journal.end = end
-	torn = int64(len(b)) - end
+	torn = int64(len(data)) - end
 	if torn > 0 {
-		if err := f.Truncate(end); err != nil {
+		if err := file.Truncate(end); err != nil {
 			return nil, 0, fmt.Errorf("cut torn record of %s: %w", path, err)
 		}
 	}
@@ -108,17 +110,17 @@ func Open(path string, replay func([]byte) error) (journal *Journal, torn int64,
 // Read gives each record to replay, as Open does, of a journal that another
 // process may be writing: nothing is changed, and what is torn is left out.
 func Read(path string, replay func([]byte) error) error {
-	b, err := os.ReadFile(path)
+	data, err := os.ReadFile(path)
 	if err != nil {
 		return fmt.Errorf("read journal: %w", err)
 	}
-	if len(b) < len(magic) {
+	if len(data) < len(magic) {
 		return nil
 	}
-	if string(b[:len(magic)]) != magic {
+	if string(data[:len(magic)]) != magic {
 		return fmt.Errorf("%w: %s is not a journal of this program", ErrCorrupt, path)
 	}
-	if _, err := scanRecords(b, replay); err != nil {
+	if _, err := scanRecords(data, replay); err != nil {
 		return fmt.Errorf("journal %s: %w", path, err)
 	}
 	return nil
@@ -139,12 +141,12 @@ func (j *Journal) fresh() error {
 }
 
 // scanRecords gives each good record to replay and returns where the good part ends.
-func scanRecords(b []byte, replay func([]byte) error) (int64, error) {
+func scanRecords(data []byte, replay func([]byte) error) (int64, error) {
 	at := len(magic)
-	for at < len(b) {
-		payload, ok := readRecord(b[at:])
+	for at < len(data) {
+		payload, ok := readRecord(data[at:])
 		if !ok {
-			if next := findGoodRecord(b[at+1:]); next >= 0 {
+			if next := findGoodRecord(data[at+1:]); next >= 0 {
 				return 0, fmt.Errorf(
 					"%w at byte %d, with good records after it: move the file away to start anew; "+
 						"its runs will then be unknown",
@@ -176,9 +178,9 @@ func readRecord(b []byte) ([]byte, bool) {
 }
 
 // findGoodRecord looks for any good record; -1 if there is none.
-func findGoodRecord(b []byte) int {
-	for i := 0; i+headerSize < len(b); i++ {
-		if _, ok := readRecord(b[i:]); ok {
+func findGoodRecord(data []byte) int {
+	for i := 0; i+headerSize < len(data); i++ {
+		if _, ok := readRecord(data[i:]); ok {
 			return i
 		}
 	}
@@ -323,24 +325,24 @@ func (j *Journal) Rewrite(emit func(add func([]byte) error) error) error {
 		return j.failed
 	}
 	tmp := j.path + ".new"
-	f, err := os.OpenFile(tmp, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	file, err := os.OpenFile(tmp, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return fmt.Errorf("rewrite journal: %w", asErrFull(err))
 	}
-	end, err := j.fill(f, emit)
+	end, err := j.fill(file, emit)
 	if err == nil {
-		err = f.Sync()
+		err = file.Sync()
 	}
 	if err == nil {
 		err = os.Rename(tmp, j.path)
 	}
 	if err != nil {
-		_ = f.Close()
+		_ = file.Close()
 		_ = os.Remove(tmp)
 		return fmt.Errorf("rewrite journal: %w", asErrFull(err))
 	}
 	_ = j.f.Close()
-	j.f = f
+	j.f = file
 	j.end = end
 	j.alloc = end
 	j.synced = j.seq
@@ -350,11 +352,11 @@ func (j *Journal) Rewrite(emit func(add func([]byte) error) error) error {
 	return nil
 }
 
-func (j *Journal) fill(f *os.File, emit func(add func([]byte) error) error) (int64, error) {
+func (j *Journal) fill(file *os.File, emit func(add func([]byte) error) error) (int64, error) {
 	out := []byte(magic)
 	var end int64
 	flush := func() error {
-		_, err := f.WriteAt(out, end)
+		_, err := file.WriteAt(out, end)
 		end += int64(len(out))
 		out = out[:0]
 		return err

@@ -45,27 +45,27 @@ func newFrames() *frames {
 }
 
 // addFrame appends a frame. It never waits: room does.
-func (f *frames) addFrame(x plan.Frame) {
+func (f *frames) addFrame(frame plan.Frame) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	x.Number = f.first + uint64(len(f.list))
-	f.list = append(f.list, x)
-	f.held += frameWeight(&x)
-	if x.End != nil {
-		f.last = x.Number
+	frame.Number = f.first + uint64(len(f.list))
+	f.list = append(f.list, frame)
+	f.held += frameWeight(&frame)
+	if frame.End != nil {
+		f.last = frame.Number
 	}
 	f.changed.Broadcast()
 }
 
 // frameWeight is what a frame counts for: of the others there are a few for each task.
-func frameWeight(x *plan.Frame) int {
+func frameWeight(frame *plan.Frame) int {
 	switch {
-	case x.Output != nil:
-		return cost + len(x.Output.Data)
-	case x.Fence != nil:
-		return cost + len(x.Fence.Data)
-	case x.Modex != nil:
-		return cost + len(x.Modex.Data)
+	case frame.Output != nil:
+		return cost + len(frame.Output.Data)
+	case frame.Fence != nil:
+		return cost + len(frame.Fence.Data)
+	case frame.Modex != nil:
+		return cost + len(frame.Modex.Data)
 	}
 	return 0
 }

@@ -162,13 +162,13 @@ func (m *minder) open(folder string, descriptor []string) error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("become the parent of orphans: %w", err)
 	}
-	b, err := os.ReadFile(filepath.Join(folder, TasksName))
+	data, err := os.ReadFile(filepath.Join(folder, TasksName))
 	if err != nil {
 		return err
 	}
-	dec, err := protocol.Decoding()
+	decoder, err := protocol.Decoding()
 	if err == nil {
-		err = dec.Unmarshal(b, &m.spec)
+		err = decoder.Unmarshal(data, &m.spec)
 	}
 	if err != nil {
 		return fmt.Errorf("the step's tasks: %w", err)
@@ -251,12 +251,12 @@ func (m *minder) recordResult(result Result) {
 }
 
 // noteTaskEnd notes how a task ended.
-func (m *minder) noteTaskEnd(x plan.TaskExit) {
-	m.recordResult(Result{Task: &x})
-	m.out.addFrame(plan.Frame{Exit: &x})
+func (m *minder) noteTaskEnd(exit plan.TaskExit) {
+	m.recordResult(Result{Task: &exit})
+	m.out.addFrame(plan.Frame{Exit: &exit})
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.exits = append(m.exits, x)
+	m.exits = append(m.exits, exit)
 	m.left--
 	if m.left == 0 {
 		close(m.over)

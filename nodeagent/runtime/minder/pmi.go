@@ -22,10 +22,10 @@ type fences struct {
 	tasks  map[int]*os.File
 }
 
-func newFences(cfg *plan.PMI) *fences {
-	f := &fences{cfg: cfg, tasks: map[int]*os.File{}}
-	if cfg != nil {
-		f.server = pmi.New(*cfg)
+func newFences(config *plan.PMI) *fences {
+	f := &fences{cfg: config, tasks: map[int]*os.File{}}
+	if config != nil {
+		f.server = pmi.New(*config)
 	}
 	return f
 }
@@ -67,37 +67,37 @@ func (m *minder) handleTaskMessage(t *task, data []byte) error {
 	f := m.fences
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	res, err := f.server.Read(t.index, data)
+	result, err := f.server.Read(t.index, data)
 	if err != nil {
 		return err
 	}
-	f.answerTasks(res)
-	if res.Abort {
+	f.answerTasks(result)
+	if result.Abort {
 		m.tellUser(
 			nil,
 			fmt.Sprintf(
 				"task %d: PMI: the program aborts the step with exit code %d: %s",
 				t.Rank,
-				res.ExitCode,
-				res.Message,
+				result.ExitCode,
+				result.Message,
 			),
 		)
 		m.abortTasks()
 	}
-	switch part := (plan.Fence{Number: res.Number, Node: f.cfg.Node, Data: res.Fence}); {
-	case res.Reached && f.cfg.Nodes > 1:
+	switch part := (plan.Fence{Number: result.Number, Node: f.cfg.Node, Data: result.Fence}); {
+	case result.Reached && f.cfg.Nodes > 1:
 		m.out.addFrame(plan.Frame{Fence: &part})
-	case res.Reached:
+	case result.Reached:
 		return f.passFence(&part)
 	}
 	return nil
 }
 
 // answerTasks writes to the tasks. mu is held.
-func (f *fences) answerTasks(res pmi.Result) {
-	for _, a := range res.Answers {
-		if w := f.tasks[a.Task]; w != nil {
-			_, _ = w.Write(a.Data) // a task that has gone needs no answer
+func (f *fences) answerTasks(result pmi.Result) {
+	for _, answer := range result.Answers {
+		if w := f.tasks[answer.Task]; w != nil {
+			_, _ = w.Write(answer.Data) // a task that has gone needs no answer
 		}
 	}
 }
@@ -114,7 +114,7 @@ func (f *fences) completeFence(all *plan.Fence) error {
 
 // passFence is complete with mu held.
 func (f *fences) passFence(all *plan.Fence) error {
-	res, err := f.server.Merged(all.Number, all.Data)
-	f.answerTasks(res)
+	result, err := f.server.Merged(all.Number, all.Data)
+	f.answerTasks(result)
 	return err
 }

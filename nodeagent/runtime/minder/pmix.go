@@ -40,19 +40,19 @@ type pmixServer struct {
 var errNoPMIx = errors.New("PMIx cannot be served on this node")
 
 // newPMIx takes the connection to muster-pmix by its descriptor.
-func newPMIx(m *minder, cfg *plan.PMIx, fd int) *pmixServer {
+func newPMIx(m *minder, config *plan.PMIx, fd int) *pmixServer {
 	unix.CloseOnExec(fd)
-	p := &pmixServer{
+	server := &pmixServer{
 		m:         m,
 		sock:      newPolledFile(fd),
 		ready:     make(chan struct{}),
 		gone:      make(chan struct{}),
-		broker:    pmix.New(*cfg),
+		broker:    pmix.New(*config),
 		variables: map[uint32][]string{},
 	}
-	go p.read()
-	p.write(p.broker.Setup())
-	return p
+	go server.read()
+	server.write(server.broker.Setup())
+	return server
 }
 
 // read takes what muster-pmix says until it ends.
@@ -74,25 +74,25 @@ func (p *pmixServer) read() {
 // take takes a piece of what muster-pmix says.
 func (p *pmixServer) take(data []byte) error {
 	p.mu.Lock()
-	res, err := p.broker.Read(data)
-	for rank, list := range res.Variables {
+	result, err := p.broker.Read(data)
+	for rank, list := range result.Variables {
 		p.variables[rank] = list
 	}
-	if res.Failed != "" {
-		p.failed = res.Failed
+	if result.Failed != "" {
+		p.failed = result.Failed
 	}
-	p.write(res.Send)
-	if res.Ready && !p.began {
+	p.write(result.Send)
+	if result.Ready && !p.began {
 		p.began = true
 		close(p.ready)
 	}
 	p.mu.Unlock()
-	for i := range res.Frames {
-		p.m.out.addFrame(res.Frames[i])
+	for i := range result.Frames {
+		p.m.out.addFrame(result.Frames[i])
 	}
-	if res.Abort {
+	if result.Abort {
 		p.m.tellUser(nil, fmt.Sprintf("task %d: PMIx: the program aborts the step with exit code %d: %s",
-			res.Rank, res.ExitCode, res.Message))
+			result.Rank, result.ExitCode, result.Message))
 		p.m.abortTasks()
 	}
 	return err
@@ -103,11 +103,11 @@ func (p *pmixServer) take(data []byte) error {
 func (p *pmixServer) end(err error) {
 	p.mu.Lock()
 	early := !p.began
-	why := p.failed
-	if why == "" {
-		why = "muster-pmix has ended: " + err.Error()
+	reason := p.failed
+	if reason == "" {
+		reason = "muster-pmix has ended: " + err.Error()
 	}
-	p.failed = why
+	p.failed = reason
 	if early {
 		p.began = true
 		close(p.ready)
@@ -115,16 +115,16 @@ func (p *pmixServer) end(err error) {
 	closing := p.closing
 	p.mu.Unlock()
 	if !closing && !early {
-		p.m.tellUser(nil, "PMIx: "+why)
+		p.m.tellUser(nil, "PMIx: "+reason)
 		p.m.abortTasks()
 	}
 }
 
 // write sends to muster-pmix, which reads at all times. That it has ended is the
 // reader's to notice.
-func (p *pmixServer) write(b []byte) {
-	if len(b) > 0 {
-		_, _ = p.sock.Write(b)
+func (p *pmixServer) write(data []byte) {
+	if len(data) > 0 {
+		_, _ = p.sock.Write(data)
 	}
 }
 
@@ -160,16 +160,16 @@ func (p *pmixServer) merged(fence *plan.Fence) error {
 }
 
 // modex takes a question or an answer of another node.
-func (p *pmixServer) modex(m *plan.Modex) error {
+func (p *pmixServer) modex(modex *plan.Modex) error {
 	if p == nil {
 		return nil
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	res := p.broker.Modex(m)
-	p.write(res.Send)
-	for i := range res.Frames {
-		p.m.out.addFrame(res.Frames[i])
+	result := p.broker.Modex(modex)
+	p.write(result.Send)
+	for i := range result.Frames {
+		p.m.out.addFrame(result.Frames[i])
 	}
 	return nil
 }
@@ -195,8 +195,8 @@ func (p *pmixServer) close() {
 	_ = p.sock.Close()
 }
 
-func shutdownWriting(f *os.File) error {
-	conn, err := f.SyscallConn()
+func shutdownWriting(file *os.File) error {
+	conn, err := file.SyscallConn()
 	if err != nil {
 		return err
 	}

@@ -18,15 +18,15 @@ import (
 const piece = 64 << 10
 
 // pumpOutput turns what a task writes into frames, while there is room for them.
-func (m *minder) pumpOutput(t *task, f *os.File, stream uint8) {
+func (m *minder) pumpOutput(t *task, file *os.File, stream uint8) {
 	defer m.pumps.Done()
 	defer func() { m.out.addFrame(plan.Frame{Output: &plan.Output{Rank: t.Rank, Stream: stream}}) }()
-	raw, err := f.SyscallConn()
+	raw, err := file.SyscallConn()
 	if err != nil {
 		return
 	}
-	if f != t.term {
-		defer func() { _ = f.Close() }()
+	if file != t.term {
+		defer func() { _ = file.Close() }()
 	}
 	for {
 		m.out.awaitRoom()
@@ -84,14 +84,14 @@ func newInput(to *os.File) *input {
 
 // putPiece queues a piece when there is room; for a task that has gone it is lost,
 // as with every pipe.
-func (in *input) putPiece(b []byte) {
+func (in *input) putPiece(data []byte) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	for in.size >= ahead && !in.gone {
 		in.changed.Wait()
 	}
 	if !in.gone && !in.closing {
-		in.queue, in.size = append(in.queue, b), in.size+len(b)
+		in.queue, in.size = append(in.queue, data), in.size+len(data)
 	}
 	in.changed.Broadcast()
 }
@@ -137,16 +137,16 @@ func (in *input) run() {
 			in.dropInput()
 			return
 		}
-		b := in.queue[0]
+		data := in.queue[0]
 		in.mu.Unlock()
-		_, err := in.to.Write(b)
+		_, err := in.to.Write(data)
 		if err != nil {
 			in.dropInput()
 			return
 		}
 		in.mu.Lock()
 		if len(in.queue) > 0 {
-			in.queue, in.size = in.queue[1:], in.size-len(b)
+			in.queue, in.size = in.queue[1:], in.size-len(data)
 		}
 		in.changed.Broadcast()
 		in.mu.Unlock()
@@ -165,39 +165,39 @@ var errGap = &protocol.Error{
 }
 
 // passInput passes a piece of input on to those that read it, once.
-func (m *minder) passInput(q *protocol.StepInput) error {
+func (m *minder) passInput(stepInput *protocol.StepInput) error {
 	m.taken.mu.Lock() // one piece after another
 	defer m.taken.mu.Unlock()
-	at := m.taken.at[q.Rank]
+	at := m.taken.at[stepInput.Rank]
 	switch {
-	case q.Offset > at:
+	case stepInput.Offset > at:
 		return errGap
-	case len(q.Data) > 0 && q.Offset+uint64(len(q.Data)) <= at:
+	case len(stepInput.Data) > 0 && stepInput.Offset+uint64(len(stepInput.Data)) <= at:
 		return nil // taken before
 	}
-	data := q.Data
+	data := stepInput.Data
 	if len(data) > 0 {
-		data = data[at-q.Offset:]
+		data = data[at-stepInput.Offset:]
 	}
-	for _, in := range m.inputsOf(q.Rank) {
-		if len(q.Data) == 0 {
+	for _, in := range m.inputsOf(stepInput.Rank) {
+		if len(stepInput.Data) == 0 {
 			in.endInput()
 		} else {
 			in.putPiece(data)
 		}
 	}
-	m.taken.at[q.Rank] = at + uint64(len(data))
+	m.taken.at[stepInput.Rank] = at + uint64(len(data))
 	return nil
 }
 
 // passTyped passes on what comes from somebody who only watches: its offsets are its
 // own, and the end of the input is not its to tell.
-func (m *minder) passTyped(q *protocol.StepInput) error {
-	if len(q.Data) == 0 {
+func (m *minder) passTyped(stepInput *protocol.StepInput) error {
+	if len(stepInput.Data) == 0 {
 		return nil
 	}
-	for _, in := range m.inputsOf(q.Rank) {
-		in.putPiece(q.Data)
+	for _, in := range m.inputsOf(stepInput.Rank) {
+		in.putPiece(stepInput.Data)
 	}
 	return nil
 }
@@ -206,13 +206,13 @@ func (m *minder) passTyped(q *protocol.StepInput) error {
 func (m *minder) inputsOf(rank int32) []*input {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var out []*input
+	var inputs []*input
 	for _, t := range m.tasks {
 		if t.input != nil && (rank == spec.InputAll || rank == int32(t.Rank)) {
-			out = append(out, t.input)
+			inputs = append(inputs, t.input)
 		}
 	}
-	return out
+	return inputs
 }
 
 // resizeTerminal tells a terminal its size.

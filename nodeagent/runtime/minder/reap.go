@@ -19,21 +19,21 @@ import (
 // they leave behind.
 func (m *minder) reapChildren() {
 	for {
-		var ws unix.WaitStatus
+		var status unix.WaitStatus
 		var ru unix.Rusage
-		pid, err := unix.Wait4(-1, &ws, 0, &ru)
+		pid, err := unix.Wait4(-1, &status, 0, &ru)
 		switch {
 		case errors.Is(err, unix.EINTR):
 		case err != nil: // no children now
 			putToken(m.alone)
 			<-m.born
 		default:
-			m.noteReaped(pid, ws, &ru)
+			m.noteReaped(pid, status, &ru)
 		}
 	}
 }
 
-func (m *minder) noteReaped(pid int, ws unix.WaitStatus, ru *unix.Rusage) {
+func (m *minder) noteReaped(pid int, status unix.WaitStatus, ru *unix.Rusage) {
 	m.mu.Lock()
 	t, helper := m.running[pid], m.helpers[pid]
 	delete(m.running, pid)
@@ -41,22 +41,22 @@ func (m *minder) noteReaped(pid int, ws unix.WaitStatus, ru *unix.Rusage) {
 	m.mu.Unlock()
 	switch {
 	case helper != nil:
-		helper <- ws
+		helper <- status
 	case t != nil:
-		x := plan.TaskExit{Rank: t.Rank, Start: t.start, End: wallClock(), Usage: plan.Usage{
+		exit := plan.TaskExit{Rank: t.Rank, Start: t.start, End: wallClock(), Usage: plan.Usage{
 			UserCPU: spec.Span(
 				ru.Utime.Nano(),
 			), SystemCPU: spec.Span(ru.Stime.Nano()), PeakRSS: ru.Maxrss << 10, MinFaults: ru.Minflt,
 			MajFaults: ru.Majflt, ReadB: ru.Inblock * 512, WriteB: ru.Oublock * 512, VolSwitch: ru.Nvcsw, InvSwitch: ru.Nivcsw}}
-		if ws.Signaled() {
-			x.Signal, x.Core = int32(ws.Signal()), ws.CoreDump()
-			if ws.Signal() == unix.SIGKILL && m.outOfMemory() {
-				x.Error = plan.OutOfMemory
+		if status.Signaled() {
+			exit.Signal, exit.Core = int32(status.Signal()), status.CoreDump()
+			if status.Signal() == unix.SIGKILL && m.outOfMemory() {
+				exit.Error = plan.OutOfMemory
 			}
 		} else {
-			x.Code = int32(ws.ExitStatus())
+			exit.Code = int32(status.ExitStatus())
 		}
-		go m.completeTask(t, x)
+		go m.completeTask(t, exit)
 	}
 }
 
@@ -68,7 +68,7 @@ func (m *minder) outOfMemory() bool {
 
 // completeTask completes a task: the programs that follow it run, as its user
 // and with its environment. One that fails changes nothing of how it ended.
-func (m *minder) completeTask(t *task, x plan.TaskExit) {
+func (m *minder) completeTask(t *task, exit plan.TaskExit) {
 	if t.input != nil {
 		t.input.dropInput()
 	}
@@ -82,7 +82,7 @@ func (m *minder) completeTask(t *task, x plan.TaskExit) {
 			m.tellUser(t, fmt.Sprintf("TaskEpilog %s: %v", p, err))
 		}
 	}
-	m.noteTaskEnd(x)
+	m.noteTaskEnd(exit)
 }
 
 // runTaskEpilog runs one program to its end.
@@ -118,11 +118,11 @@ func (m *minder) runTaskEpilog(t *task, path string) error {
 	if err != nil {
 		return err
 	}
-	switch ws := <-ended; {
-	case ws.Signaled():
-		return fmt.Errorf("signal %d", ws.Signal())
-	case ws.ExitStatus() != 0:
-		return fmt.Errorf("exit code %d", ws.ExitStatus())
+	switch status := <-ended; {
+	case status.Signaled():
+		return fmt.Errorf("signal %d", status.Signal())
+	case status.ExitStatus() != 0:
+		return fmt.Errorf("exit code %d", status.ExitStatus())
 	}
 	return nil
 }

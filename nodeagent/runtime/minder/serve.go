@@ -50,8 +50,8 @@ func (c *conn) serveConn() {
 		}
 	}()
 	for {
-		m, err := c.r.Next()
-		if err != nil || c.handleMessage(m) != nil {
+		message, err := c.r.Next()
+		if err != nil || c.handleMessage(message) != nil {
 			return
 		}
 	}
@@ -61,8 +61,8 @@ func (c *conn) serveConn() {
 func (c *conn) handleMessage(message protocol.Message) error {
 	switch message.Op {
 	case protocol.OpStepAttach:
-		var q protocol.StepAttach
-		if err := c.r.Decode(message, &q); err != nil {
+		var attach protocol.StepAttach
+		if err := c.r.Decode(message, &attach); err != nil {
 			return err
 		}
 		if c.frames != nil {
@@ -75,70 +75,70 @@ func (c *conn) handleMessage(message protocol.Message) error {
 				},
 			)
 		}
-		c.frames = c.m.out.attachReader(q.After, q.Watch)
+		c.frames = c.m.out.attachReader(attach.After, attach.Watch)
 		if err := c.replyTo(message, nil, nil); err != nil {
 			return err
 		}
-		go c.pushFrames(c.frames, q.Plain)
+		go c.pushFrames(c.frames, attach.Plain)
 		return nil
 	case protocol.OpStepAck:
 		return c.noteAcknowledged(message)
 	case protocol.OpStepInput:
-		var q protocol.StepInput
-		if err := c.r.Decode(message, &q); err != nil {
+		var stepInput protocol.StepInput
+		if err := c.r.Decode(message, &stepInput); err != nil {
 			return err
 		}
 		take := c.m.passInput
 		if c.frames != nil && c.frames.watch {
 			take = c.m.passTyped
 		}
-		go func() { _ = c.replyTo(message, nil, take(&q)) }() // may wait for the tasks
+		go func() { _ = c.replyTo(message, nil, take(&stepInput)) }() // may wait for the tasks
 		return nil
 	case protocol.OpStepSignal:
-		var q protocol.StepSignal
-		if err := c.r.Decode(message, &q); err != nil {
+		var signal protocol.StepSignal
+		if err := c.r.Decode(message, &signal); err != nil {
 			return err
 		}
-		if q.Signal < 1 || q.Signal > 64 {
+		if signal.Signal < 1 || signal.Signal > 64 {
 			return c.replyTo(
 				message,
 				nil,
 				&protocol.Error{
 					Code: protocol.CodeBadRequest,
-					Text: fmt.Sprintf("invalid signal %d", q.Signal),
+					Text: fmt.Sprintf("invalid signal %d", signal.Signal),
 				},
 			)
 		}
-		c.m.signalTasks(unix.Signal(q.Signal))
+		c.m.signalTasks(unix.Signal(signal.Signal))
 		return c.replyTo(message, nil, nil)
 	case protocol.OpStepNotice:
-		var q protocol.StepNotice
-		if err := c.r.Decode(message, &q); err != nil {
+		var notice protocol.StepNotice
+		if err := c.r.Decode(message, &notice); err != nil {
 			return err
 		}
-		c.m.out.addFrame(plan.Frame{Notice: q.Text})
+		c.m.out.addFrame(plan.Frame{Notice: notice.Text})
 		return c.replyTo(message, nil, nil)
 	case protocol.OpStepResize:
-		var q plan.Window
-		if err := c.r.Decode(message, &q); err != nil {
+		var window plan.Window
+		if err := c.r.Decode(message, &window); err != nil {
 			return err
 		}
-		return c.replyTo(message, nil, c.m.resizeStep(&q))
+		return c.replyTo(message, nil, c.m.resizeStep(&window))
 	case protocol.OpStepMerged:
-		var q plan.Fence
-		if err := c.r.Decode(message, &q); err != nil {
+		var fence plan.Fence
+		if err := c.r.Decode(message, &fence); err != nil {
 			return err
 		}
-		if q.Joined {
-			return c.replyTo(message, nil, c.m.pmix.merged(&q))
+		if fence.Joined {
+			return c.replyTo(message, nil, c.m.pmix.merged(&fence))
 		}
-		return c.replyTo(message, nil, c.m.fences.completeFence(&q))
+		return c.replyTo(message, nil, c.m.fences.completeFence(&fence))
 	case protocol.OpStepModex:
-		var q plan.Modex
-		if err := c.r.Decode(message, &q); err != nil {
+		var modex plan.Modex
+		if err := c.r.Decode(message, &modex); err != nil {
 			return err
 		}
-		return c.replyTo(message, nil, c.m.pmix.modex(&q))
+		return c.replyTo(message, nil, c.m.pmix.modex(&modex))
 	}
 	return c.replyTo(
 		message,
@@ -153,15 +153,15 @@ func (c *conn) handleMessage(message protocol.Message) error {
 // noteAcknowledged takes the number up to which a client has the frames; the
 // connection of one that has all ends, so that those who watch do not keep it.
 func (c *conn) noteAcknowledged(message protocol.Message) error {
-	var q protocol.StepAck
-	if err := c.r.Decode(message, &q); err != nil {
+	var ack protocol.StepAck
+	if err := c.r.Decode(message, &ack); err != nil {
 		return err
 	}
 	err := c.replyTo(message, nil, nil)
 	if c.frames != nil && c.frames.watch {
 		return err
 	}
-	c.m.out.ackFrames(q.UpTo) // last: the step may be over with it
+	c.m.out.ackFrames(ack.UpTo) // last: the step may be over with it
 	if over, _ := c.m.out.isDelivered(); over {
 		return os.ErrClosed
 	}

@@ -81,18 +81,20 @@ func (m *minder) startTasks() {
 
 // failTask ends a task that has no process.
 func (m *minder) failTask(t *task, err error) {
-	x := plan.TaskExit{Rank: t.Rank, Code: 1, Error: err.Error(), Start: wallClock(), End: wallClock()}
+	exit := plan.TaskExit{
+		Rank: t.Rank, Code: 1, Error: err.Error(), Start: wallClock(), End: wallClock(),
+	}
 	var fe *stdfile.Error
 	var se *spawn.Error
 	switch {
 	case errors.As(err, &fe):
-		x.Code, x.Signal = 0, plan.IOErrorSignal
+		exit.Code, exit.Signal = 0, plan.IOErrorSignal
 	case errors.As(err, &se) && se.Stage == spawn.StageExec:
-		x.Code = int32(se.Errno)
-		x.Error = fmt.Sprintf("execve(): %s: %v", t.argv[0], stdfile.Describe(se.Errno))
+		exit.Code = int32(se.Errno)
+		exit.Error = fmt.Sprintf("execve(): %s: %v", t.argv[0], stdfile.Describe(se.Errno))
 	}
-	m.tellUser(t, x.Error)
-	m.noteTaskEnd(x)
+	m.tellUser(t, exit.Error)
+	m.noteTaskEnd(exit)
 }
 
 // tellUser writes a line for the user, where the task's errors go.
@@ -116,7 +118,7 @@ func (m *minder) beginTask(t *task, files shared) error {
 	if err != nil {
 		return err
 	}
-	req := &spawn.Request{
+	request := &spawn.Request{
 		Env:      withVariables(m.taskEnv(t), served),
 		PIDVar:   "SLURM_TASK_PID",
 		Stdin:    ends.fd[0],
@@ -126,10 +128,10 @@ func (m *minder) beginTask(t *task, files shared) error {
 		CPUs:     t.CPUs,
 		Terminal: t.term != nil,
 	}
-	for _, l := range m.spec.Rlimits {
-		req.Rlimits = append(
-			req.Rlimits,
-			spawn.Rlimit{Resource: int(l.Resource), Soft: l.Soft, Hard: l.Hard},
+	for _, rlimit := range m.spec.Rlimits {
+		request.Rlimits = append(
+			request.Rlimits,
+			spawn.Rlimit{Resource: int(rlimit.Resource), Soft: rlimit.Soft, Hard: rlimit.Hard},
 		)
 	}
 	if m.spec.PMI != nil {
@@ -138,29 +140,31 @@ func (m *minder) beginTask(t *task, files shared) error {
 			return fmt.Errorf("PMI: %w", err)
 		}
 		defer func() { _ = unix.Close(fd) }()
-		req.Keep = []int{fd}
-		req.Env = append(req.Env, fmt.Sprintf("PMI_FD=%d", fd))
+		request.Keep = []int{fd}
+		request.Env = append(request.Env, fmt.Sprintf("PMI_FD=%d", fd))
 	}
-	req.Paths, req.Argv = spawn.SearchPath(t.argv[0], req.Env), t.argv
-	if f := m.spec.Cast; f != nil {
-		file := receive.File{Path: f.Path, Size: f.Size, Mode: fs.FileMode(f.Mode), Force: f.Force}
-		if f.Modified != 0 {
-			file.Modified = time.Unix(0, int64(f.Modified))
+	request.Paths, request.Argv = spawn.SearchPath(t.argv[0], request.Env), t.argv
+	if cast := m.spec.Cast; cast != nil {
+		file := receive.File{
+			Path: cast.Path, Size: cast.Size, Mode: fs.FileMode(cast.Mode), Force: cast.Force,
 		}
-		req.Paths, req.Argv = []string{SelfExe}, append([]string{SelfExe}, file.Args()...)
+		if cast.Modified != 0 {
+			file.Modified = time.Unix(0, int64(cast.Modified))
+		}
+		request.Paths, request.Argv = []string{SelfExe}, append([]string{SelfExe}, file.Args()...)
 	}
 	if len(m.spec.Prologs) > 0 {
 		verb := TaskVerb
 		if m.spec.Contained {
 			verb = ContainedTaskVerb
 		}
-		req.Paths, req.Argv = []string{SelfExe}, t.argv
+		request.Paths, request.Argv = []string{SelfExe}, t.argv
 		for i := len(m.spec.Prologs) - 1; i >= 0; i-- {
-			req.Argv = ThroughProlog(verb, m.spec.Prefix, m.spec.Prologs[i], req.Argv)
+			request.Argv = ThroughProlog(verb, m.spec.Prefix, m.spec.Prologs[i], request.Argv)
 		}
 	}
 	m.mu.Lock()
-	child, err := spawn.Start(req)
+	child, err := spawn.Start(request)
 	if child.PIDFD >= 0 {
 		_ = unix.Close(child.PIDFD)
 	}

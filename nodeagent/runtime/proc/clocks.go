@@ -47,9 +47,9 @@ func (c *Clocks) MHz(cpu int) uint64 {
 }
 
 // read takes the lines "processor : 3" and "cpu MHz : 2596.096" of cpuinfo.
-func (c *Clocks) read(b []byte) {
+func (c *Clocks) read(data []byte) {
 	cpu := -1
-	for line := range bytes.Lines(b) {
+	for line := range bytes.Lines(data) {
 		name, value, ok := strings.Cut(string(line), ":")
 		switch value = strings.TrimSpace(value); {
 		case !ok:

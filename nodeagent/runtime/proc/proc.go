@@ -35,43 +35,44 @@ type Stat struct {
 
 // ReadStat reads /proc/PID/stat.
 func ReadStat(pid int) (Stat, error) {
-	b, err := readSmall("/proc/" + strconv.Itoa(pid) + "/stat")
+	data, err := readSmall("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
 		return Stat{}, err
 	}
-	return parseStat(b)
+	return parseStat(data)
 }
 
 // parseStat splits after the last parenthesis: a process may put spaces and
 // parentheses into its own name.
-func parseStat(b []byte) (Stat, error) {
-	open, end := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
+func parseStat(data []byte) (Stat, error) {
+	open, end := bytes.IndexByte(data, '('), bytes.LastIndexByte(data, ')')
 	if open < 1 || end < open {
-		return Stat{}, fmt.Errorf("proc: stat line %.40q has no name", b)
+		return Stat{}, fmt.Errorf("proc: stat line %.40q has no name", data)
 	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(b[:open])))
-	f := strings.Fields(string(b[end+1:]))
-	if err != nil || len(f) < 22 {
-		return Stat{}, fmt.Errorf("proc: stat line %.40q is short", b)
+	pid, err := strconv.Atoi(strings.TrimSpace(string(data[:open])))
+	fields := strings.Fields(string(data[end+1:]))
+	if err != nil || len(fields) < 22 {
+		return Stat{}, fmt.Errorf("proc: stat line %.40q is short", data)
 	}
 	num := func(i int) uint64 { // field numbers as in proc(5)
-		n, e := strconv.ParseUint(f[i-3], 10, 64)
+		n, e := strconv.ParseUint(fields[i-3], 10, 64)
 		if e != nil {
 			err = e
 		}
 		return n
 	}
-	stat := Stat{PID: pid, Name: string(b[open+1 : end]), State: f[0][0], PPID: int(num(4)), Session: int(num(6)),
+	stat := Stat{PID: pid, Name: string(data[open+1 : end]), State: fields[0][0], PPID: int(num(4)),
+		Session:   int(num(6)),
 		MinFaults: num(10), MajFaults: num(12), ChildMinFaults: num(11), ChildMajFaults: num(13), User: num(14), System: num(15),
 		ChildUser: num(
 			16,
 		), ChildSystem: num(17), StartTicks: num(22), VM: int64(num(23)), RSSPages: int64(num(24))}
 	if err != nil {
-		return Stat{}, fmt.Errorf("proc: stat line %.40q: %w", b, err)
+		return Stat{}, fmt.Errorf("proc: stat line %.40q: %w", data, err)
 	}
 	stat.CPU = -1
-	if len(f) > 36 {
-		if n, e := strconv.Atoi(f[39-3]); e == nil {
+	if len(fields) > 36 {
+		if n, e := strconv.Atoi(fields[39-3]); e == nil {
 			stat.CPU = n
 		}
 	}
@@ -84,13 +85,13 @@ func All() ([]Stat, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := make([]Stat, 0, len(pids))
+	stats := make([]Stat, 0, len(pids))
 	for _, pid := range pids {
-		if s, err := ReadStat(pid); err == nil {
-			out = append(out, s)
+		if stat, err := ReadStat(pid); err == nil {
+			stats = append(stats, stat)
 		}
 	}
-	return out, nil
+	return stats, nil
 }
 
 // Tree gives the processes of all that are the root, in its session, below
@@ -100,26 +101,27 @@ func All() ([]Stat, error) {
 func Tree(all []Stat, root, self int, mark func(pid int) bool) []Stat {
 	member := map[int]bool{}
 	never := func(s Stat) bool { return s.PID <= 1 || s.PID == self }
-	for _, s := range all {
-		if !never(s) && (root > 1 && (s.PID == root || s.Session == root) || mark(s.PID)) {
-			member[s.PID] = true
+	for _, stat := range all {
+		if !never(stat) &&
+			(root > 1 && (stat.PID == root || stat.Session == root) || mark(stat.PID)) {
+			member[stat.PID] = true
 		}
 	}
 	for grew := true; grew; {
 		grew = false
-		for _, s := range all {
-			if !never(s) && !member[s.PID] && member[s.PPID] {
-				member[s.PID], grew = true, true
+		for _, stat := range all {
+			if !never(stat) && !member[stat.PID] && member[stat.PPID] {
+				member[stat.PID], grew = true, true
 			}
 		}
 	}
-	var out []Stat
-	for _, s := range all {
-		if member[s.PID] {
-			out = append(out, s)
+	var stats []Stat
+	for _, stat := range all {
+		if member[stat.PID] {
+			stats = append(stats, stat)
 		}
 	}
-	return out
+	return stats
 }
 
 // HasEnv tells whether the process was started with NAME=value in its
@@ -132,16 +134,16 @@ func HasEnv(pid int, entry string) bool {
 // Env gives a variable of the environment that the process was started with;
 // empty without the right to look.
 func Env(pid int, name string) string {
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
 	if err != nil {
 		return ""
 	}
-	for len(b) > 0 {
-		one, rest, _ := bytes.Cut(b, []byte{0})
+	for len(data) > 0 {
+		one, rest, _ := bytes.Cut(data, []byte{0})
 		if v, ok := bytes.CutPrefix(one, []byte(name)); ok && len(v) > 0 && v[0] == '=' {
 			return string(v[1:])
 		}
-		b = rest
+		data = rest
 	}
 	return ""
 }
@@ -155,12 +157,12 @@ func Children() ([]int, error) {
 	var out []int
 	read := false
 	for _, tid := range tids {
-		b, err := os.ReadFile("/proc/self/task/" + strconv.Itoa(tid) + "/children")
+		data, err := os.ReadFile("/proc/self/task/" + strconv.Itoa(tid) + "/children")
 		if err != nil {
 			continue // the thread has ended
 		}
 		read = true
-		for f := range strings.FieldsSeq(string(b)) {
+		for f := range strings.FieldsSeq(string(data)) {
 			if pid, err := strconv.Atoi(f); err == nil {
 				out = append(out, pid)
 			}
@@ -175,11 +177,11 @@ func Children() ([]int, error) {
 // IO reads the bytes a process has read from and written to storage; zero
 // without the right to look.
 func IO(pid int) (read, written int64) {
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/io")
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/io")
 	if err != nil {
 		return 0, 0
 	}
-	for line := range strings.Lines(string(b)) {
+	for line := range strings.Lines(string(data)) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
 		n, _ := strconv.ParseInt(value, 10, 64)
 		switch name {
@@ -194,11 +196,11 @@ func IO(pid int) (read, written int64) {
 
 // BootID names this boot of the machine.
 func BootID() (string, error) {
-	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	data, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return "", fmt.Errorf("read boot id: %w", err)
 	}
-	return strings.TrimSpace(string(b)), nil
+	return strings.TrimSpace(string(data)), nil
 }
 
 // BootClock is the time since boot in nanoseconds; it never jumps and is the
@@ -238,10 +240,10 @@ func readSmall(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer func() { _ = unix.Close(fd) }()
-	b := make([]byte, 4096)
-	n, err := unix.Read(fd, b)
+	data := make([]byte, 4096)
+	n, err := unix.Read(fd, data)
 	if err != nil {
 		return nil, err
 	}
-	return b[:n], nil
+	return data[:n], nil
 }

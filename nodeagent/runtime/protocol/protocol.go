@@ -119,18 +119,18 @@ type Message struct {
 // that nobody on the way reads.
 const plain = 1 << 31
 
-// BeginPlain begins a plain frame in b, to which its bytes are then appended;
+// BeginPlain begins a plain frame in data, to which its bytes are then appended;
 // EndPlain completes it.
-func BeginPlain(b []byte, op Op) []byte { return append(b[:0], 0, 0, 0, 0, byte(op)) }
+func BeginPlain(data []byte, op Op) []byte { return append(data[:0], 0, 0, 0, 0, byte(op)) }
 
 // EndPlain writes the length of a plain frame.
-func EndPlain(b []byte) ([]byte, error) {
-	n := len(b) - 4
+func EndPlain(data []byte) ([]byte, error) {
+	n := len(data) - 4
 	if n > MaxFrame {
 		return nil, fmt.Errorf("message of %d bytes is larger than %d", n, MaxFrame)
 	}
-	binary.LittleEndian.PutUint32(b, uint32(n)|plain)
-	return b, nil
+	binary.LittleEndian.PutUint32(data, uint32(n)|plain)
+	return data, nil
 }
 
 // Code is the kind of an Error.
@@ -225,11 +225,11 @@ type Events struct {
 // Encode gives the frame of a message. body may be nil.
 func Encode(message Message, body any) ([]byte, error) {
 	if body != nil {
-		b, err := cbor.Marshal(body)
+		data, err := cbor.Marshal(body)
 		if err != nil {
 			return nil, fmt.Errorf("encode message: %w", err)
 		}
-		message.Body = b
+		message.Body = data
 	}
 	var frame bytes.Buffer
 	frame.Grow(4 + len(message.Body) + envelope)
@@ -267,11 +267,11 @@ func Decoding() (cbor.DecMode, error) {
 
 // NewReader reads frames from r.
 func NewReader(r io.Reader) (*Reader, error) {
-	dec, err := Decoding()
+	decoder, err := Decoding()
 	if err != nil {
 		return nil, err
 	}
-	return &Reader{r: bufio.NewReaderSize(r, 64<<10), dec: dec}, nil
+	return &Reader{r: bufio.NewReaderSize(r, 64<<10), dec: decoder}, nil
 }
 
 // Next reads one message; io.EOF at a clean end.
@@ -289,12 +289,12 @@ func (r *Reader) Next() (Message, error) {
 	if isPlain {
 		return r.nextPlain(int(n))
 	}
-	b := make([]byte, n)
-	if _, err := io.ReadFull(r.r, b); err != nil {
+	data := make([]byte, n)
+	if _, err := io.ReadFull(r.r, data); err != nil {
 		return Message{}, fmt.Errorf("%w: cut off", ErrFrame)
 	}
 	var message Message
-	if err := r.dec.Unmarshal(b, &message); err != nil {
+	if err := r.dec.Unmarshal(data, &message); err != nil {
 		return Message{}, fmt.Errorf("%w: %w", ErrFrame, err)
 	}
 	return message, nil
@@ -304,11 +304,11 @@ func (r *Reader) nextPlain(n int) (Message, error) {
 	if cap(r.plain) < n {
 		r.plain = make([]byte, n)
 	}
-	b := r.plain[:n]
-	if _, err := io.ReadFull(r.r, b); err != nil {
+	data := r.plain[:n]
+	if _, err := io.ReadFull(r.r, data); err != nil {
 		return Message{}, fmt.Errorf("%w: cut off", ErrFrame)
 	}
-	return Message{Op: Op(b[0]), Plain: b[1:]}, nil
+	return Message{Op: Op(data[0]), Plain: data[1:]}, nil
 }
 
 // Decode reads a message's body.

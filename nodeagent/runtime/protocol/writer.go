@@ -20,9 +20,9 @@ type Writer struct {
 
 // NewWriter starts the goroutine that writes; Close ends it.
 func NewWriter(w io.Writer) *Writer {
-	x := &Writer{w: w, wake: make(chan struct{}, 1), done: make(chan struct{})}
-	go x.run()
-	return x
+	writer := &Writer{w: w, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	go writer.run()
+	return writer
 }
 
 // Send queues a frame; it tells whether the connection still stands.

@@ -75,7 +75,7 @@ type result struct {
 }
 
 // Read reads a part of a file as its user.
-func (r *Reader) Read(ctx context.Context, ask Ask) (Part, error) {
+func (r *Reader) Read(ctx context.Context, query Ask) (Part, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	select {
@@ -88,7 +88,7 @@ func (r *Reader) Read(ctx context.Context, ask Ask) (Part, error) {
 	// slot until then. Its thread ends with it.
 	go func() {
 		defer func() { <-r.slots }()
-		part, err := readOnThread(ask)
+		part, err := readOnThread(query)
 		back <- result{part, err}
 	}()
 	select {
@@ -100,29 +100,31 @@ func (r *Reader) Read(ctx context.Context, ask Ask) (Part, error) {
 }
 
 // readOnThread reads on a thread that takes the user's identity.
-func readOnThread(ask Ask) (part Part, err error) {
-	if !filepath.IsAbs(ask.Path) {
-		return part, fmt.Errorf("%q is not a path from the root on", ask.Path)
+func readOnThread(query Ask) (part Part, err error) {
+	if !filepath.IsAbs(query.Path) {
+		return part, fmt.Errorf("%q is not a path from the root on", query.Path)
 	}
 	own := os.Geteuid()
-	if own != 0 && uint32(own) != ask.UID {
-		return part, fmt.Errorf("the agent runs as user %d and reads no file of user %d", own, ask.UID)
+	if own != 0 && uint32(own) != query.UID {
+		return part, fmt.Errorf(
+			"the agent runs as user %d and reads no file of user %d", own, query.UID,
+		)
 	}
 	thread, err := spawn.NewThread()
 	if err != nil {
 		return part, err
 	}
-	cred := &spawn.Cred{UID: ask.UID, GID: ask.GID, Groups: ask.Groups}
+	cred := &spawn.Cred{UID: query.UID, GID: query.GID, Groups: query.Groups}
 	err = thread.As(cred, 0o077, func() error {
-		part, err = readPart(ask)
+		part, err = readPart(query)
 		return err
 	})
 	return part, err
 }
 
 // readPart reads with the identity that the thread has.
-func readPart(ask Ask) (Part, error) {
-	place, err := retryOpen(ask.Path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC)
+func readPart(query Ask) (Part, error) {
+	place, err := retryOpen(query.Path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC)
 	if err != nil {
 		return Part{}, describe(err)
 	}
@@ -134,7 +136,7 @@ func readPart(ask Ask) (Part, error) {
 	switch {
 	case info.Mode&unix.S_IFMT != unix.S_IFREG:
 		return Part{}, ErrKind
-	case info.Uid != ask.UID && !ask.Shared:
+	case info.Uid != query.UID && !query.Shared:
 		return Part{}, ErrOwner
 	}
 	// What was looked at is what is opened, whatever the name stands for by now.
@@ -144,19 +146,19 @@ func readPart(ask Ask) (Part, error) {
 		return Part{}, describe(err)
 	}
 	defer unix.Close(file)
-	most := ask.Most
+	most := query.Most
 	if most <= 0 || most > MaxBytes {
 		most = MaxBytes
 	}
-	out := Part{From: ask.From, Size: info.Size}
-	if ask.From < 0 {
-		out.From = max(info.Size-int64(most), 0)
+	part := Part{From: query.From, Size: info.Size}
+	if query.From < 0 {
+		part.From = max(info.Size-int64(most), 0)
 	}
 	buf := make([]byte, most)
 	n := 0
 	for n < most {
 		k, err := stdfile.Retry(func() (int, error) {
-			return unix.Pread(file, buf[n:], out.From+int64(n))
+			return unix.Pread(file, buf[n:], part.From+int64(n))
 		})
 		if err != nil {
 			return Part{}, describe(err)
@@ -166,12 +168,12 @@ func readPart(ask Ask) (Part, error) {
 		}
 		n += k
 	}
-	out.Data = buf[:n]
-	out.Size = max(out.Size, out.From+int64(n)) // it may have grown meanwhile
+	part.Data = buf[:n]
+	part.Size = max(part.Size, part.From+int64(n)) // it may have grown meanwhile
 	if n == 0 {
-		out.Size = info.Size
+		part.Size = info.Size
 	}
-	return out, nil
+	return part, nil
 }
 
 func retryOpen(path string, flags int) (int, error) {

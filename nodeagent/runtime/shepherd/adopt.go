@@ -27,11 +27,11 @@ func (s *Shepherd) restoreJournal() error {
 	if torn > 0 {
 		s.log.Warn("the journal's last record was torn and is dropped", "bytes", torn)
 	}
-	b, err := (&record{Boot: s.hello.BootID}).encodeRecord()
+	buffer, err := (&record{Boot: s.hello.BootID}).encodeRecord()
 	if err != nil {
 		return err
 	}
-	if _, err := jr.AppendReserved(b); err != nil {
+	if _, err := jr.AppendReserved(buffer); err != nil {
 		return err
 	}
 	for _, g := range h.acked {
@@ -111,10 +111,10 @@ func leadersByMark() map[string]int {
 	if err != nil {
 		return out
 	}
-	for _, p := range all {
-		if p.PID == p.Session {
-			if v := proc.Env(p.PID, markName); v != "" {
-				out[v] = p.PID
+	for _, stat := range all {
+		if stat.PID == stat.Session {
+			if v := proc.Env(stat.PID, markName); v != "" {
+				out[v] = stat.PID
 			}
 		}
 	}
@@ -170,8 +170,8 @@ func (s *Shepherd) adoptRun(r *run) {
 }
 
 // loseRun ends a run whose end nobody saw; what is left of it is killed first.
-func (s *Shepherd) loseRun(r *run, why string) {
-	s.concludeRun(r, &plan.Exit{Key: r.Key, Failure: plan.Lost, Started: true, Message: why})
+func (s *Shepherd) loseRun(r *run, reason string) {
+	s.concludeRun(r, &plan.Exit{Key: r.Key, Failure: plan.Lost, Started: true, Message: reason})
 }
 
 // clearStrays ends groups that no run owns: their launch was refused after
@@ -196,13 +196,13 @@ func (s *Shepherd) clearStrays() {
 		if r != nil && r.state != plan.Exited {
 			continue
 		}
-		g := s.host.Open(name)
+		group := s.host.Open(name)
 		s.wg.Go(func() {
 			s.clearTree(
 				&run{
 					launchRecord: launchRecord{Key: key},
 					pidfd:        -1,
-					group:        g,
+					group:        group,
 					state:        plan.Ending,
 					stray:        true,
 				},
@@ -278,9 +278,9 @@ func (w *watcher) run() {
 // adoptedEnded finds out how a process ended that is not our child.
 func (s *Shepherd) adoptedEnded(r *run) {
 	if ws, ok := exitStatus(r.pidfd); ok {
-		x := &plan.Exit{Key: r.Key, Started: true}
-		setStatus(x, ws)
-		s.completeRun(r, x)
+		exit := &plan.Exit{Key: r.Key, Started: true}
+		setStatus(exit, ws)
+		s.completeRun(r, exit)
 		return
 	}
 	s.loseRun(

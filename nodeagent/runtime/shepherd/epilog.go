@@ -17,23 +17,23 @@ import (
 // so that a kill of the job ends it too. How the script ended is written down
 // first. An epilog that fails changes nothing of that; it is told in the job's
 // output and in the log.
-func (s *Shepherd) completeRun(r *run, x *plan.Exit) {
+func (s *Shepherd) completeRun(r *run, exit *plan.Exit) {
 	if r.TaskEpilog == "" {
-		s.concludeRun(r, x)
+		s.concludeRun(r, exit)
 		return
 	}
-	x.Start, x.Adopted = r.Start, r.adopted
+	exit.Start, exit.Adopted = r.Start, r.adopted
 	s.mu.Lock()
-	r.state, r.ended = plan.Ending, x
+	r.state, r.ended = plan.Ending, exit
 	s.mu.Unlock()
-	_ = s.saveRecord(record{Ended: x})
+	_ = s.saveRecord(record{Ended: exit})
 	s.wg.Go(func() {
 		if err := s.runTaskEpilog(r); err != nil {
-			why := fmt.Sprintf("TaskEpilog %s: %v", r.TaskEpilog, err)
-			s.log.Warn("epilog of a task", aboutRun(r), "err", why)
-			s.tellUser(r, why)
+			reason := fmt.Sprintf("TaskEpilog %s: %v", r.TaskEpilog, err)
+			s.log.Warn("epilog of a task", aboutRun(r), "err", reason)
+			s.tellUser(r, reason)
 		}
-		s.concludeRun(r, x)
+		s.concludeRun(r, exit)
 	})
 }
 
@@ -85,7 +85,7 @@ func (s *Shepherd) runTaskEpilog(r *run) error {
 		markName+
 			"="+s.runMark(r.Key),
 	)
-	req := &spawn.Request{
+	request := &spawn.Request{
 		Paths:    []string{r.TaskEpilog},
 		Argv:     []string{r.TaskEpilog},
 		Env:      env,
@@ -99,18 +99,18 @@ func (s *Shepherd) runTaskEpilog(r *run) error {
 	s.mu.Lock()
 	s.spawning++
 	s.mu.Unlock()
-	child, err := spawn.Start(req)
+	child, err := spawn.Start(request)
 	closeFD(child.PIDFD)
 	ended := s.endOf(child.PID, err == nil)
 	putToken(s.born)
 	if err != nil {
 		return err
 	}
-	switch ws := (<-ended).status; {
-	case ws.Signaled():
-		return fmt.Errorf("signal %d", ws.Signal())
-	case ws.ExitStatus() != 0:
-		return fmt.Errorf("exit code %d", ws.ExitStatus())
+	switch status := (<-ended).status; {
+	case status.Signaled():
+		return fmt.Errorf("signal %d", status.Signal())
+	case status.ExitStatus() != 0:
+		return fmt.Errorf("exit code %d", status.ExitStatus())
 	}
 	return nil
 }
@@ -131,9 +131,9 @@ func (s *Shepherd) endOf(pid int, started bool) <-chan ended {
 
 // processEnv is the environment a living process was started with, less our mark.
 func processEnv(pid int) []string {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 	if err != nil {
 		return nil
 	}
-	return withoutVariable(strings.Split(strings.TrimRight(string(b), "\x00"), "\x00"), markName)
+	return withoutVariable(strings.Split(strings.TrimRight(string(data), "\x00"), "\x00"), markName)
 }

@@ -13,9 +13,10 @@ import (
 
 // badPlaceholder finds what must not run with the shepherd's own rights: a placeholder
 // is not the user's program.
-func badPlaceholder(sp *plan.RunSpec) bool {
-	return len(sp.Script) > 0 || sp.Tasks != nil || sp.Container != nil || sp.Login != nil ||
-		sp.TaskProlog != "" || sp.TaskEpilog != ""
+func badPlaceholder(runSpec *plan.RunSpec) bool {
+	return len(runSpec.Script) > 0 || runSpec.Tasks != nil || runSpec.Container != nil ||
+		runSpec.Login != nil ||
+		runSpec.TaskProlog != "" || runSpec.TaskEpilog != ""
 }
 
 // protectPlaceholder keeps the kernel from choosing the first process of a placeholder
@@ -33,8 +34,9 @@ func (s *Shepherd) protectPlaceholder(r *run, pid int) {
 
 // signalGuests sends a signal to the processes that were put into a placeholder, and
 // not to the one that keeps it.
-func (s *Shepherd) signalGuests(r *run, sig unix.Signal) {
-	again := sig == unix.SIGSTOP || sig == unix.SIGKILL // a process may make others before it is reached
+func (s *Shepherd) signalGuests(r *run, signal unix.Signal) {
+	// a process may make others before it is reached
+	again := signal == unix.SIGSTOP || signal == unix.SIGKILL
 	sent := map[int]bool{r.PID: true}
 	for found := true; found; found = found && again {
 		pids, err := s.listMembers(r)
@@ -46,7 +48,7 @@ func (s *Shepherd) signalGuests(r *run, sig unix.Signal) {
 			if !sent[pid] {
 				sent[pid] = true
 				found = true
-				_ = unix.Kill(pid, sig)
+				_ = unix.Kill(pid, signal)
 			}
 		}
 	}
@@ -54,23 +56,28 @@ func (s *Shepherd) signalGuests(r *run, sig unix.Signal) {
 
 // adoptProcess makes a process of the node one of a run: it is held to the limits of
 // the run from then on, counted with it and ended with it.
-func (s *Shepherd) adoptProcess(q protocol.Adopt) error {
+func (s *Shepherd) adoptProcess(adopt protocol.Adopt) error {
 	s.mu.Lock()
 	defer s.mu.Unlock() // the group is not removed meanwhile
-	r := s.runs[q.Key]
+	r := s.runs[adopt.Key]
 	switch {
 	case r == nil:
-		return &protocol.Error{Code: protocol.CodeNotFound, Text: "no run " + q.Key.String() + " on this node"}
+		return &protocol.Error{Code: protocol.CodeNotFound, Text: "no run " + adopt.Key.String() +
+			" on this node"}
 	case r.state != plan.Running || r.killSent != 0 || r.termUntil != 0:
 		return &protocol.Error{
 			Code: protocol.CodeBadRequest,
-			Text: fmt.Sprintf("run %s is ending or has not begun: nothing can be put into it", q.Key),
+			Text: fmt.Sprintf(
+				"run %s is ending or has not begun: nothing can be put into it", adopt.Key,
+			),
 		}
-	case q.PID <= 1:
-		return &protocol.Error{Code: protocol.CodeBadRequest, Text: fmt.Sprintf("invalid process %d", q.PID)}
+	case adopt.PID <= 1:
+		return &protocol.Error{
+			Code: protocol.CodeBadRequest, Text: fmt.Sprintf("invalid process %d", adopt.PID),
+		}
 	}
-	if err := r.group.Adopt(int(q.PID)); err != nil {
-		return fmt.Errorf("run %s: %w", q.Key, err)
+	if err := r.group.Adopt(int(adopt.PID)); err != nil {
+		return fmt.Errorf("run %s: %w", adopt.Key, err)
 	}
 	return nil
 }

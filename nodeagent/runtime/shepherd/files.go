@@ -87,13 +87,13 @@ func rewriteScript(path string, r *run, was *scriptMark) error {
 	return unix.Fstat(fd, (*unix.Stat_t)(&r.script))
 }
 
-func writeScript(fd int, b []byte) error {
-	for len(b) > 0 {
-		n, err := stdfile.Retry(func() (int, error) { return unix.Write(fd, b) })
+func writeScript(fd int, data []byte) error {
+	for len(data) > 0 {
+		n, err := stdfile.Retry(func() (int, error) { return unix.Write(fd, data) })
 		if err != nil {
 			return err
 		}
-		b = b[n:]
+		data = data[n:]
 	}
 	return nil
 }
@@ -106,14 +106,14 @@ type scriptMark unix.Stat_t
 
 // isScript tells that a file is the script's, and as it was written.
 func (m *scriptMark) isScript(stat func(*unix.Stat_t) error) bool {
-	var st unix.Stat_t
-	if m.Ino == 0 || stat(&st) != nil {
+	var status unix.Stat_t
+	if m.Ino == 0 || stat(&status) != nil {
 		return false
 	}
-	sameFile := st.Ino == m.Ino && st.Dev == m.Dev
-	sameOwner := st.Uid == m.Uid && st.Gid == m.Gid
-	unchanged := st.Ctim == m.Ctim && st.Size == m.Size
-	asWritten := st.Mode == unix.S_IFREG|scriptMode && st.Nlink == 1
+	sameFile := status.Ino == m.Ino && status.Dev == m.Dev
+	sameOwner := status.Uid == m.Uid && status.Gid == m.Gid
+	unchanged := status.Ctim == m.Ctim && status.Size == m.Size
+	asWritten := status.Mode == unix.S_IFREG|scriptMode && status.Nlink == 1
 	return sameFile && sameOwner && unchanged && asWritten
 }
 
@@ -135,7 +135,7 @@ func (s *Shepherd) spareFolder(r *run) *spareSpool {
 	}
 	at := n - 1
 	for i := n - 1; i >= max(n-spareLooks, 0); i-- {
-		if m := &s.freeSpools[i].mark; m.Ino != 0 && m.Uid == r.UID && m.Gid == r.GID {
+		if mark := &s.freeSpools[i].mark; mark.Ino != 0 && mark.Uid == r.UID && mark.Gid == r.GID {
 			at = i
 			break
 		}
@@ -204,13 +204,14 @@ func (s *Shepherd) tidySpool() {
 	if err != nil {
 		return
 	}
-	for _, e := range entries {
-		path := filepath.Join(s.cfg.Spool, e.Name())
+	for _, entry := range entries {
+		path := filepath.Join(s.cfg.Spool, entry.Name())
 		s.mu.Lock()
 		used := s.spools[path]
 		s.mu.Unlock()
 		if !used &&
-			(strings.HasPrefix(e.Name(), "job") || strings.HasPrefix(e.Name(), "free-") || strings.HasPrefix(e.Name(), stepFolder)) {
+			(strings.HasPrefix(entry.Name(), "job") || strings.HasPrefix(entry.Name(), "free-") ||
+				strings.HasPrefix(entry.Name(), stepFolder)) {
 			_ = os.RemoveAll(path)
 		}
 	}
@@ -269,8 +270,10 @@ func openFiles(spec *plan.RunSpec, prefix string) (*stdio, error) {
 }
 
 // openFile opens one of a run's files.
-func openFile(sp *plan.RunSpec, name string, input bool) (int, error) {
-	return stdfile.Open(name, stdfile.How{Dir: sp.WorkDir, Input: input, Append: sp.Append})
+func openFile(runSpec *plan.RunSpec, name string, input bool) (int, error) {
+	return stdfile.Open(
+		name, stdfile.How{Dir: runSpec.WorkDir, Input: input, Append: runSpec.Append},
+	)
 }
 
 // warnUser writes one line into the run's standard error; a full disk there is

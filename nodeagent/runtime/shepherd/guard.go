@@ -32,12 +32,12 @@ const (
 
 // guardLives tells whether a guard holds the lock of a shepherd's folder.
 func guardLives(dir string) bool {
-	f, err := os.OpenFile(filepath.Join(dir, guardLock), os.O_RDWR|os.O_CREATE, 0o600)
+	file, err := os.OpenFile(filepath.Join(dir, guardLock), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return false
 	}
-	defer func() { _ = f.Close() }()
-	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK)
+	defer func() { _ = file.Close() }()
+	return errors.Is(unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK)
 }
 
 // ensureGuard starts a guard unless there is one, and waits until it is at its place.
@@ -83,7 +83,7 @@ func (s *Shepherd) startGuard() error {
 	}
 	defer func() { _ = null.Close() }()
 	// The shepherd reaps it with all its children; only its lock is looked at.
-	p, err := os.StartProcess(
+	process, err := os.StartProcess(
 		self,
 		[]string{self, GuardVerb, s.dir},
 		&os.ProcAttr{
@@ -97,7 +97,7 @@ func (s *Shepherd) startGuard() error {
 		return err
 	}
 	putToken(s.born)
-	return p.Release()
+	return process.Release()
 }
 
 // guardMain is the guard: it kills the runs of a shepherd's folder whose leases are
@@ -110,10 +110,10 @@ func guardMain(args []string, stderr io.Writer) int {
 	}
 	signal.Ignore(unix.SIGHUP, unix.SIGPIPE)
 	dir := args[0]
-	log := slog.New(slog.NewTextHandler(stderr, nil))
+	logger := slog.New(slog.NewTextHandler(stderr, nil))
 	lock, err := os.OpenFile(filepath.Join(dir, guardLock), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		log.Error("guard of leases", "err", err)
+		logger.Error("guard of leases", "err", err)
 		return exitFailed
 	}
 	defer func() { _ = lock.Close() }()
@@ -122,10 +122,10 @@ func guardMain(args []string, stderr io.Writer) int {
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("-1000"), 0)
 	boot, err := proc.BootID()
 	if err != nil {
-		log.Error("guard of leases", "err", err)
+		logger.Error("guard of leases", "err", err)
 		return exitFailed
 	}
-	g := &guard{dir: dir, boot: boot, log: log, said: map[string]bool{}}
+	g := &guard{dir: dir, boot: boot, log: logger, said: map[string]bool{}}
 	for {
 		if !takeGuardLock(lock) {
 			return exitRunning
@@ -218,13 +218,13 @@ func killLeased(mode cgroup.Mode, r *leasedRun) (bool, error) {
 		root = -1 // the number may have passed on
 	}
 	killed := false
-	for _, p := range proc.Tree(all, root, os.Getpid(), func(pid int) bool {
+	for _, stat := range proc.Tree(all, root, os.Getpid(), func(pid int) bool {
 		return proc.HasEnv(pid, markName+
 			"="+r.Mark)
 	}) {
-		if p.State != 'Z' && p.State != 'X' {
+		if stat.State != 'Z' && stat.State != 'X' {
 			killed = true
-			_ = unix.Kill(p.PID, unix.SIGKILL)
+			_ = unix.Kill(stat.PID, unix.SIGKILL)
 		}
 	}
 	return killed, nil

@@ -23,9 +23,9 @@ func (s *Shepherd) targetRuns(key plan.RunKey, scope plan.Scope) ([]*run, error)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	named := s.runs[key]
-	var out []*run
+	var runs []*run
 	if named != nil && scope != plan.ScopeSteps {
-		out = append(out, named)
+		runs = append(runs, named)
 	}
 	found := named != nil
 	if scope == plan.ScopeSteps || scope == plan.ScopeJob {
@@ -35,7 +35,7 @@ func (s *Shepherd) targetRuns(key plan.RunKey, scope plan.Scope) ([]*run, error)
 			}
 			found = true
 			if scope == plan.ScopeJob || r.Key.Step != plan.StepBatch {
-				out = append(out, r)
+				runs = append(runs, r)
 			}
 		}
 	}
@@ -43,40 +43,42 @@ func (s *Shepherd) targetRuns(key plan.RunKey, scope plan.Scope) ([]*run, error)
 		return nil, &protocol.Error{Code: protocol.CodeNotFound, Text: "no run " + key.String() +
 			" on this node"}
 	}
-	return slices.DeleteFunc(out, func(r *run) bool { return r.state == plan.Exited }), nil
+	return slices.DeleteFunc(runs, func(r *run) bool { return r.state == plan.Exited }), nil
 }
 
 // sendSignal sends one signal.
-func (s *Shepherd) sendSignal(q protocol.Signal) error {
-	if q.Notice != "" && q.Signal == 0 {
-		return s.noticeUser(q)
+func (s *Shepherd) sendSignal(signal protocol.Signal) error {
+	if signal.Notice != "" && signal.Signal == 0 {
+		return s.noticeUser(signal)
 	}
-	if q.Signal < 1 || q.Signal > 64 || q.Scope < plan.ScopeRun || q.Scope > plan.ScopeJob {
+	if signal.Signal < 1 || signal.Signal > 64 || signal.Scope < plan.ScopeRun ||
+		signal.Scope > plan.ScopeJob {
 		return &protocol.Error{
 			Code: protocol.CodeBadRequest,
-			Text: fmt.Sprintf("signal %d to scope %d is not possible", q.Signal, q.Scope),
+			Text: fmt.Sprintf("signal %d to scope %d is not possible", signal.Signal, signal.Scope),
 		}
 	}
-	list, err := s.targetRuns(q.Key, q.Scope)
+	list, err := s.targetRuns(signal.Key, signal.Scope)
 	if err != nil {
 		return err
 	}
 	scope := plan.ScopeRun
-	if q.Scope == plan.ScopeLeader {
+	if signal.Scope == plan.ScopeLeader {
 		scope = plan.ScopeLeader
 	}
 	for _, r := range list {
-		if r.Key.Step == plan.StepExtern && q.Key != r.Key && !reachesExtern(unix.Signal(q.Signal)) {
+		if r.Key.Step == plan.StepExtern && signal.Key != r.Key &&
+			!reachesExtern(unix.Signal(signal.Signal)) {
 			continue
 		}
 		s.mu.Lock()
 		starting := r.state == plan.Starting
 		if starting {
-			r.pending = append(r.pending, pendingSig{unix.Signal(q.Signal), scope})
+			r.pending = append(r.pending, pendingSig{unix.Signal(signal.Signal), scope})
 		}
 		s.mu.Unlock()
 		if !starting {
-			s.deliverSignal(r, unix.Signal(q.Signal), scope)
+			s.deliverSignal(r, unix.Signal(signal.Signal), scope)
 		}
 	}
 	return nil
@@ -85,8 +87,8 @@ func (s *Shepherd) sendSignal(q protocol.Signal) error {
 // reachesExtern tells whether a signal to a job is for the processes of its extern
 // step too. Those were not started by the job: they stand still with it and end with
 // it, and a signal that the job's program has a handler for would kill them.
-func reachesExtern(sig unix.Signal) bool {
-	switch sig {
+func reachesExtern(signal unix.Signal) bool {
+	switch signal {
 	case unix.SIGSTOP, unix.SIGTSTP, unix.SIGCONT, unix.SIGKILL:
 		return true
 	}
@@ -94,29 +96,29 @@ func reachesExtern(sig unix.Signal) bool {
 }
 
 // noticeUser writes a line into the error output of one run.
-func (s *Shepherd) noticeUser(q protocol.Signal) error {
-	list, err := s.targetRuns(q.Key, plan.ScopeRun)
+func (s *Shepherd) noticeUser(signal protocol.Signal) error {
+	list, err := s.targetRuns(signal.Key, plan.ScopeRun)
 	if err != nil {
 		return err
 	}
 	for _, r := range list {
-		s.tellUser(r, q.Notice)
+		s.tellUser(r, signal.Notice)
 	}
 	return nil
 }
 
 // deliverSignal sends a signal to a run that has a process. It does not end a
 // placeholder: strikeRun and killRun do.
-func (s *Shepherd) deliverSignal(r *run, sig unix.Signal, scope plan.Scope) {
+func (s *Shepherd) deliverSignal(r *run, signal unix.Signal, scope plan.Scope) {
 	if r.Placeholder {
-		s.signalGuests(r, sig)
+		s.signalGuests(r, signal)
 		return
 	}
 	if scope == plan.ScopeLeader {
-		s.signalLeader(r, sig)
+		s.signalLeader(r, signal)
 		return
 	}
-	if sig == unix.SIGKILL {
+	if signal == unix.SIGKILL {
 		s.killRun(r)
 		return
 	}
@@ -129,22 +131,22 @@ func (s *Shepherd) deliverSignal(r *run, sig unix.Signal, scope plan.Scope) {
 		again = false
 		for _, pid := range pids {
 			if !sent[pid] {
-				sent[pid], again = true, sig == unix.SIGSTOP
-				_ = unix.Kill(pid, sig)
+				sent[pid], again = true, signal == unix.SIGSTOP
+				_ = unix.Kill(pid, signal)
 			}
 		}
 	}
 }
 
 // signalLeader sends a signal to the first process of a run.
-func (s *Shepherd) signalLeader(r *run, sig unix.Signal) {
+func (s *Shepherd) signalLeader(r *run, signal unix.Signal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// The descriptor cannot mean another process, unlike the number.
 	if r.pidfd >= 0 {
-		_ = unix.PidfdSendSignal(r.pidfd, sig, nil, 0)
+		_ = unix.PidfdSendSignal(r.pidfd, signal, nil, 0)
 	} else if s.pids[r.PID] == r {
-		_ = unix.Kill(r.PID, sig)
+		_ = unix.Kill(r.PID, signal)
 	}
 }
 
@@ -210,17 +212,17 @@ func (s *Shepherd) strikeRun(r *run, terminate plan.Terminate) {
 		s.killRun(r)
 		return
 	}
-	scope, sig := plan.ScopeRun, unix.SIGTERM
+	scope, signal := plan.ScopeRun, unix.SIGTERM
 	if terminate.Scope == plan.ScopeLeader {
 		scope = plan.ScopeLeader
 	}
 	if terminate.Signal != 0 {
-		sig = unix.Signal(terminate.Signal)
+		signal = unix.Signal(terminate.Signal)
 	}
 	s.deliverSignal(r, unix.SIGCONT, plan.ScopeRun)
-	s.deliverSignal(r, sig, scope)
+	s.deliverSignal(r, signal, scope)
 	if r.Placeholder {
-		s.signalLeader(r, sig)
+		s.signalLeader(r, signal)
 	}
 }
 

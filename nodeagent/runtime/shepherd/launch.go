@@ -32,18 +32,18 @@ func (s *Shepherd) launchRuns(specs []plan.RunSpec) ([]plan.LaunchResult, func()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range specs {
-		res, r := s.admitSpec(&specs[i])
-		results[i] = res
+		result, r := s.admitSpec(&specs[i])
+		results[i] = result
 		if r == nil {
 			continue
 		}
-		b, err := (&record{Launch: &r.launchRecord}).encodeRecord()
+		data, err := (&record{Launch: &r.launchRecord}).encodeRecord()
 		if err != nil {
 			results[i] = refused(r.Key, plan.RefusedSpec, err.Error())
 			s.forgetRun(r)
 			continue
 		}
-		fresh, index, payloads = append(fresh, r), append(index, i), append(payloads, b)
+		fresh, index, payloads = append(fresh, r), append(index, i), append(payloads, data)
 	}
 	if len(fresh) == 0 {
 		return results, func() {}
@@ -80,18 +80,18 @@ func diskReason(err error) string {
 	return err.Error()
 }
 
-func refused(k plan.RunKey, code plan.RefusalCode, why string) plan.LaunchResult {
-	return plan.LaunchResult{Key: k, Status: plan.Refused, Code: code, Reason: why}
+func refused(key plan.RunKey, code plan.RefusalCode, reason string) plan.LaunchResult {
+	return plan.LaunchResult{Key: key, Status: plan.Refused, Code: code, Reason: reason}
 }
 
 // admitSpec decides about one spec; it gives a run only if it is new and possible.
-func (s *Shepherd) admitSpec(sp *plan.RunSpec) (plan.LaunchResult, *run) {
-	key := sp.Key
+func (s *Shepherd) admitSpec(runSpec *plan.RunSpec) (plan.LaunchResult, *run) {
+	key := runSpec.Key
 	if r := s.runs[key]; r != nil {
-		return sameLaunch(sp, r.Launch, plan.Known), nil
+		return sameLaunch(runSpec, r.Launch, plan.Known), nil
 	}
 	if launch, over := s.ended.findLaunch(key); over {
-		return sameLaunch(sp, launch, plan.Ended), nil
+		return sameLaunch(runSpec, launch, plan.Ended), nil
 	}
 	switch {
 	case s.foreign[key] != "":
@@ -107,25 +107,25 @@ func (s *Shepherd) admitSpec(sp *plan.RunSpec) (plan.LaunchResult, *run) {
 			plan.RefusedDraining,
 			"this shepherd is being replaced by a newer one",
 		), nil
-	case !s.root && sp.UID != uint32(unix.Geteuid()):
+	case !s.root && runSpec.UID != uint32(unix.Geteuid()):
 		return refused(
 			key,
 			plan.RefusedPrivilege,
-			fmt.Sprintf("the node agent is not root and cannot run jobs of user %d", sp.UID),
+			fmt.Sprintf("the node agent is not root and cannot run jobs of user %d", runSpec.UID),
 		), nil
-	case sp.Tasks != nil && badTasks(sp.Tasks) != "":
-		return refused(key, plan.RefusedSpec, badTasks(sp.Tasks)), nil
-	case len(sp.Script) == 0 && len(sp.Argv) == 0 && sp.Tasks == nil:
+	case runSpec.Tasks != nil && badTasks(runSpec.Tasks) != "":
+		return refused(key, plan.RefusedSpec, badTasks(runSpec.Tasks)), nil
+	case len(runSpec.Script) == 0 && len(runSpec.Argv) == 0 && runSpec.Tasks == nil:
 		return refused(key, plan.RefusedSpec, "neither a script nor a command is given"), nil
-	case hasZero(sp):
+	case hasZero(runSpec):
 		return refused(key, plan.RefusedSpec, "a path, argument or variable holds a zero byte"), nil
-	case sp.Tasks == nil && !filepath.IsAbs(sp.WorkDir):
+	case runSpec.Tasks == nil && !filepath.IsAbs(runSpec.WorkDir):
 		return refused(
 			key,
 			plan.RefusedSpec,
-			fmt.Sprintf("the work directory %q is not absolute", sp.WorkDir),
+			fmt.Sprintf("the work directory %q is not absolute", runSpec.WorkDir),
 		), nil
-	case sp.Placeholder && badPlaceholder(sp):
+	case runSpec.Placeholder && badPlaceholder(runSpec):
 		return refused(
 			key,
 			plan.RefusedSpec,
@@ -141,41 +141,41 @@ func (s *Shepherd) admitSpec(sp *plan.RunSpec) (plan.LaunchResult, *run) {
 	r := &run{
 		launchRecord: launchRecord{
 			Key:    key,
-			JobID:  sp.JobID,
-			UID:    sp.UID,
-			GID:    sp.GID,
-			Groups: sp.Groups,
-			Launch: sp.Launch,
-			Seq:    sp.Seq,
-			Order:  sp.Order,
-			Lease:  sp.Lease,
+			JobID:  runSpec.JobID,
+			UID:    runSpec.UID,
+			GID:    runSpec.GID,
+			Groups: runSpec.Groups,
+			Launch: runSpec.Launch,
+			Seq:    runSpec.Seq,
+			Order:  runSpec.Order,
+			Lease:  runSpec.Lease,
 
-			Placeholder: sp.Placeholder,
+			Placeholder: runSpec.Placeholder,
 		},
-		spec:  sp,
+		spec:  runSpec,
 		state: plan.Starting,
 		pidfd: -1,
 	}
-	r.Stderr = sp.Stderr
+	r.Stderr = runSpec.Stderr
 	if r.Stderr == "" {
-		r.Stderr = sp.Stdout
+		r.Stderr = runSpec.Stdout
 	}
 	if r.Stderr != "" && !filepath.IsAbs(r.Stderr) {
-		r.Stderr = filepath.Join(sp.WorkDir, r.Stderr)
+		r.Stderr = filepath.Join(runSpec.WorkDir, r.Stderr)
 	}
-	r.Spaced = sp.Space != nil
-	if sp.TaskEpilog != "" {
-		r.TaskEpilog, r.WorkDir = sp.TaskEpilog, sp.WorkDir
+	r.Spaced = runSpec.Space != nil
+	if runSpec.TaskEpilog != "" {
+		r.TaskEpilog, r.WorkDir = runSpec.TaskEpilog, runSpec.WorkDir
 	}
-	if sp.Tasks != nil {
+	if runSpec.Tasks != nil {
 		r.Minded, r.Spool = true, filepath.Join(s.cfg.Spool, stepFolder+key.String())
-		if p := sp.Tasks.PMIx; p != nil && !r.Spaced {
-			r.PMIxFolder = p.Folder
+		if pmIx := runSpec.Tasks.PMIx; pmIx != nil && !r.Spaced {
+			r.PMIxFolder = pmIx.Folder
 		}
 		s.spools[r.Spool] = true
 	}
-	if len(sp.Script) > 0 {
-		r.Spool = filepath.Join(s.cfg.Spool, fmt.Sprintf("job%05d", sp.JobID))
+	if len(runSpec.Script) > 0 {
+		r.Spool = filepath.Join(s.cfg.Spool, fmt.Sprintf("job%05d", runSpec.JobID))
 		if s.spools[r.Spool] {
 			r.Spool += "." + key.String()
 		}
@@ -188,19 +188,21 @@ func (s *Shepherd) admitSpec(sp *plan.RunSpec) (plan.LaunchResult, *run) {
 // sameLaunch answers about a run that is here, or was, if it is the one that is
 // asked for: another launch under the same key is refused, because what became
 // of one says nothing about the other.
-func sameLaunch(sp *plan.RunSpec, here spec.Hash, status plan.LaunchStatus) plan.LaunchResult {
-	if here.IsZero() || sp.Launch.IsZero() || here == sp.Launch {
-		return plan.LaunchResult{Key: sp.Key, Status: status}
+func sameLaunch(runSpec *plan.RunSpec, here spec.Hash, status plan.LaunchStatus) plan.LaunchResult {
+	if here.IsZero() || runSpec.Launch.IsZero() || here == runSpec.Launch {
+		return plan.LaunchResult{Key: runSpec.Key, Status: status}
 	}
-	conflict := &plan.ConflictError{Key: sp.Key, Here: here, Ordered: sp.Launch}
-	return refused(sp.Key, plan.RefusedConflict, conflict.Error())
+	conflict := &plan.ConflictError{Key: runSpec.Key, Here: here, Ordered: runSpec.Launch}
+	return refused(runSpec.Key, plan.RefusedConflict, conflict.Error())
 }
 
 // hasZero finds what no process can be given.
-func hasZero(sp *plan.RunSpec) bool {
+func hasZero(runSpec *plan.RunSpec) bool {
 	bad := func(s string) bool { return strings.IndexByte(s, 0) >= 0 }
-	return slices.ContainsFunc(sp.Env, bad) || slices.ContainsFunc(sp.Argv, bad) ||
-		slices.ContainsFunc([]string{sp.WorkDir, sp.Stdin, sp.Stdout, sp.Stderr}, bad)
+	return slices.ContainsFunc(runSpec.Env, bad) || slices.ContainsFunc(runSpec.Argv, bad) ||
+		slices.ContainsFunc(
+			[]string{runSpec.WorkDir, runSpec.Stdin, runSpec.Stdout, runSpec.Stderr}, bad,
+		)
 }
 
 // forgetRun removes a run that never happened. mu is held.
@@ -334,19 +336,19 @@ func (s *Shepherd) openLater(r *run, err error) bool {
 // furnishRun makes what belongs to the node: the fence, the spooled script and
 // the control group.
 func (s *Shepherd) furnishRun(r *run) (plan.Failure, error) {
-	sp := r.spec
-	if sp.FenceDevices && !s.hello.Enforces.Devices {
+	runSpec := r.spec
+	if runSpec.FenceDevices && !s.hello.Enforces.Devices {
 		return plan.FailFence, errors.New(
 			"this node cannot fence GPU devices, which the job's allocation requires",
 		)
 	}
-	if sp.Container != nil && !s.root {
+	if runSpec.Container != nil && !s.root {
 		return plan.FailContainer, fmt.Errorf(
 			"container image %s: the agent of this node is not root and cannot mount it",
-			sp.Container.Image,
+			runSpec.Container.Image,
 		)
 	}
-	if sp.Space != nil {
+	if runSpec.Space != nil {
 		if err := s.makeSpace(r); err != nil {
 			return plan.FailSpace, err
 		}
@@ -359,11 +361,11 @@ func (s *Shepherd) furnishRun(r *run) (plan.Failure, error) {
 	group, err := s.host.Create(
 		r.Key.String(),
 		cgroup.Settings{
-			Limits:  sp.Limits,
-			Job:     sp.JobLimits,
-			CPUs:    sp.CPUs,
-			Devices: sp.Devices,
-			Fence:   sp.FenceDevices,
+			Limits:  runSpec.Limits,
+			Job:     runSpec.JobLimits,
+			CPUs:    runSpec.CPUs,
+			Devices: runSpec.Devices,
+			Fence:   runSpec.FenceDevices,
 		},
 	)
 	if err != nil {
@@ -384,7 +386,7 @@ const busyTries = 200
 
 // spawnRun makes the process and registers it. Errors end in the run's exit.
 func (s *Shepherd) spawnRun(thread *spawn.Thread, r *run, files *stdio) error {
-	req, err := s.spawnRequest(r, files)
+	request, err := s.spawnRequest(r, files)
 	if err != nil {
 		s.endUnstarted(r, plan.FailSpawn, err)
 		return nil
@@ -395,7 +397,7 @@ func (s *Shepherd) spawnRun(thread *spawn.Thread, r *run, files *stdio) error {
 		return nil
 	}
 	defer entry.Close()
-	req.CgroupFD, req.JoinFDs = entry.CgroupFD, entry.Joins
+	request.CgroupFD, request.JoinFDs = entry.CgroupFD, entry.Joins
 	s.mu.Lock()
 	s.spawning++
 	r.begun = true
@@ -416,13 +418,13 @@ func (s *Shepherd) spawnRun(thread *spawn.Thread, r *run, files *stdio) error {
 	var bootNow int64
 	serve, closeServer := func() error { return nil }, func() {}
 	if r.Minded && r.spec.Tasks.PMIx != nil {
-		serve, closeServer = s.servePMIx(r, files, req)
+		serve, closeServer = s.servePMIx(r, files, request)
 	}
 	defer closeServer()
 	err, tainted := s.inSpace(thread, r, files, serve, func() (err error) {
 		for try := 0; ; try++ {
 			bootNow = proc.BootClock()
-			child, err = spawn.Start(req)
+			child, err = spawn.Start(request)
 			if !errors.Is(err, unix.ETXTBSY) || try == busyTries {
 				return err
 			}
@@ -457,10 +459,10 @@ func (s *Shepherd) spawnRun(thread *spawn.Thread, r *run, files *stdio) error {
 
 // spawnRequest builds the process from the spec.
 func (s *Shepherd) spawnRequest(r *run, files *stdio) (*spawn.Request, error) {
-	sp := r.spec
-	env := make([]string, 0, len(sp.Env)+2)
-	env = append(append(env, sp.Env...), markName+"="+s.runMark(r.Key))
-	req := &spawn.Request{
+	runSpec := r.spec
+	env := make([]string, 0, len(runSpec.Env)+2)
+	env = append(append(env, runSpec.Env...), markName+"="+s.runMark(r.Key))
+	request := &spawn.Request{
 		Env:    env,
 		PIDVar: "SLURM_TASK_PID",
 		Stdin:  files.in,
@@ -469,45 +471,45 @@ func (s *Shepherd) spawnRequest(r *run, files *stdio) (*spawn.Request, error) {
 		Cred: r.credentialOf(
 			s.root,
 		),
-		Nice:       s.niceOf(sp),
-		CPUs:       sp.CPUs,
-		NoNewPrivs: sp.Container != nil,
+		Nice:       s.niceOf(runSpec),
+		CPUs:       runSpec.CPUs,
+		NoNewPrivs: runSpec.Container != nil,
 	}
-	if sp.Placeholder {
-		req.Cred = nil
+	if runSpec.Placeholder {
+		request.Cred = nil
 	}
 	if r.Minded {
-		req.Paths, req.Argv = minderCommand(r)
-		return req, nil // the limits are those of its tasks
+		request.Paths, request.Argv = minderCommand(r)
+		return request, nil // the limits are those of its tasks
 	}
 	if r.Spool != "" {
 		script := filepath.Join(r.Spool, scriptName)
-		req.Paths, req.Argv = []string{script}, append([]string{script}, sp.Argv...)
+		request.Paths, request.Argv = []string{script}, append([]string{script}, runSpec.Argv...)
 	} else {
-		req.Paths, req.Argv = spawn.SearchPath(sp.Argv[0], sp.Env), sp.Argv
+		request.Paths, request.Argv = spawn.SearchPath(runSpec.Argv[0], runSpec.Env), runSpec.Argv
 	}
-	if sp.TaskProlog != "" {
+	if runSpec.TaskProlog != "" {
 		if r.Spool == "" {
 			return nil, errors.New("TaskProlog stands in front of batch scripts only")
 		}
 		verb := minder.TaskVerb
-		if sp.Container != nil {
+		if runSpec.Container != nil {
 			verb = minder.ContainedTaskVerb
 		}
-		req.Argv = minder.ThroughProlog(verb, s.cfg.Prefix, sp.TaskProlog, req.Argv)
-		req.Paths = []string{minder.SelfExe}
+		request.Argv = minder.ThroughProlog(verb, s.cfg.Prefix, runSpec.TaskProlog, request.Argv)
+		request.Paths = []string{minder.SelfExe}
 	}
-	if sp.Login != nil {
-		if err := s.throughLogin(r, req); err != nil {
+	if runSpec.Login != nil {
+		if err := s.throughLogin(r, request); err != nil {
 			return nil, err
 		}
 	}
 	var warnings []string
-	req.Rlimits, warnings = s.limits.applyLimits(sp.Rlimits)
-	for _, w := range slices.Concat(sp.Notices, warnings) {
+	request.Rlimits, warnings = s.limits.applyLimits(runSpec.Rlimits)
+	for _, w := range slices.Concat(runSpec.Notices, warnings) {
 		files.warnUser(s.cfg.Prefix + w)
 	}
-	return req, nil
+	return request, nil
 }
 
 // noteStarted registers a running process and tells everyone.
@@ -545,8 +547,8 @@ func (s *Shepherd) noteStarted(r *run, child spawn.Child, rec startedRecord) {
 			)
 		}
 	}
-	for _, p := range pending {
-		s.deliverSignal(r, p.sig, p.scope)
+	for _, sig := range pending {
+		s.deliverSignal(r, sig.sig, sig.scope)
 	}
 	if killed {
 		s.killRun(r)

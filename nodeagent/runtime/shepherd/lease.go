@@ -115,12 +115,12 @@ func readLeases(dir, boot string) (leaseTable, error) {
 	if err != nil {
 		return leaseTable{}, fmt.Errorf("read the leases: %w", err)
 	}
-	dec, err := protocol.Decoding()
+	decoder, err := protocol.Decoding()
 	if err != nil {
 		return leaseTable{}, err
 	}
 	var table leaseTable
-	if err := dec.Unmarshal(data, &table); err != nil {
+	if err := decoder.Unmarshal(data, &table); err != nil {
 		return leaseTable{}, fmt.Errorf("read the leases in %s: %w", dir, err)
 	}
 	if table.Boot != boot {
@@ -244,11 +244,12 @@ func (s *Shepherd) enforceLeases() {
 
 // endedByLease tells whether it was the end of its lease that ended a run, by this
 // process or by the guard.
-func (s *Shepherd) endedByLease(r *run, x *plan.Exit) bool {
-	if r.Lease.Length == 0 || !x.Started {
+func (s *Shepherd) endedByLease(r *run, exit *plan.Exit) bool {
+	if r.Lease.Length == 0 || !exit.Started {
 		return false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return r.leaseOver || x.Signal == int32(unix.SIGKILL) && r.Lease.Over(s.grant, proc.BootClock())
+	return r.leaseOver ||
+		exit.Signal == int32(unix.SIGKILL) && r.Lease.Over(s.grant, proc.BootClock())
 }

@@ -48,7 +48,7 @@ func ownLimits() limits {
 // applyLimits turns what is asked for into limits that can be set. A soft limit above
 // the hard one is cut to it. If the user named the limit, it is the node's instead,
 // and the user is told, as Slurm does.
-func (l *limits) applyLimits(want []plan.Rlimit) (out []spawn.Rlimit, warnings []string) {
+func (l *limits) applyLimits(want []plan.Rlimit) (rlimits []spawn.Rlimit, warnings []string) {
 	nofile := spawn.Rlimit{
 		Resource: unix.RLIMIT_NOFILE,
 		Soft:     l.own[unix.RLIMIT_NOFILE].Cur,
@@ -88,14 +88,14 @@ func (l *limits) applyLimits(want []plan.Rlimit) (out []spawn.Rlimit, warnings [
 			nofile = rlimit
 			continue
 		}
-		out = append(out, rlimit)
+		rlimits = append(rlimits, rlimit)
 	}
-	return append(out, nofile), warnings
+	return append(rlimits, nofile), warnings
 }
 
-func limitText(v uint64) string {
-	if v == plan.RlimitInfinity {
+func limitText(value uint64) string {
+	if value == plan.RlimitInfinity {
 		return "unlimited"
 	}
-	return strconv.FormatUint(v, 10)
+	return strconv.FormatUint(value, 10)
 }

@@ -44,18 +44,18 @@ func (s *Shepherd) throughLogin(r *run, req *spawn.Request) error {
 
 // niceOf is the nice value of a run, never below the shepherd's own: only root may
 // have processes that the others yield to. 0 leaves it as it is.
-func (s *Shepherd) niceOf(sp *plan.RunSpec) int {
-	if sp.Nice == 0 && !sp.NiceAbove {
+func (s *Shepherd) niceOf(runSpec *plan.RunSpec) int {
+	if runSpec.Nice == 0 && !runSpec.NiceAbove {
 		return 0
 	}
 	// The system call counts from 40 down to 1, because a negative answer is an error.
 	raw, err := unix.Getpriority(unix.PRIO_PROCESS, 0)
 	if err != nil {
-		return int(sp.Nice)
+		return int(runSpec.Nice)
 	}
 	own := 20 - raw
-	if sp.NiceAbove {
+	if runSpec.NiceAbove {
 		own = min(own+1, 19)
 	}
-	return max(int(sp.Nice), own)
+	return max(int(runSpec.Nice), own)
 }

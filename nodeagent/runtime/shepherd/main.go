@@ -49,68 +49,74 @@ func Main(args []string, stdout, stderr io.Writer) int {
 			return minder.Main(args[1:], stderr)
 		}
 	}
-	fs := flag.NewFlagSet("muster-shepherd", flag.ContinueOnError)
-	fs.SetOutput(stderr)
-	var cfg Config
+	flags := flag.NewFlagSet("muster-shepherd", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	var config Config
 	var mode, level string
 	var ready int
-	fs.StringVar(&cfg.Dir, "dir", "", "state folder of the node agent's shepherds (required)")
-	fs.StringVar(&cfg.Node, "node", "", "node name (required)")
-	fs.StringVar(&cfg.Release, "release", Release(), "release, which names the socket's folder")
-	fs.StringVar(
-		&cfg.Spool,
+	flags.StringVar(&config.Dir, "dir", "", "state folder of the node agent's shepherds (required)")
+	flags.StringVar(&config.Node, "node", "", "node name (required)")
+	flags.StringVar(
+		&config.Release, "release", Release(), "release, which names the socket's folder",
+	)
+	flags.StringVar(
+		&config.Spool,
 		"spool",
 		"",
 		"folder for batch scripts, of this shepherd alone (default DIR/RELEASE/spool)",
 	)
-	fs.StringVar(
-		&cfg.Prefix,
+	flags.StringVar(
+		&config.Prefix,
 		"prefix",
 		"",
 		"start of each line written into job output (default \"slurmstepd-NODE: error: \")",
 	)
-	fs.StringVar(
-		&cfg.Cgroup.Under,
+	flags.StringVar(
+		&config.Cgroup.Under,
 		"cgroup-under",
 		"",
 		"control group to make the jobs' groups in (default: the shepherd's own)",
 	)
-	fs.StringVar(&mode, "cgroup-mode", "", "v2, hybrid, v1 or none (default: the best that works)")
-	fs.IntVar(
-		&cfg.Launchers,
+	flags.StringVar(
+		&mode, "cgroup-mode", "", "v2, hybrid, v1 or none (default: the best that works)",
+	)
+	flags.IntVar(
+		&config.Launchers,
 		"launchers",
 		0,
 		"processes started at the same time (default: by CPUs)",
 	)
-	fs.DurationVar(
-		&cfg.DrainWait,
+	flags.DurationVar(
+		&config.DrainWait,
 		"drain-wait",
 		0,
 		"how long an older release's shepherd may take to answer (default 10s)",
 	)
-	fs.IntVar(&ready, "ready-fd", -1, "file descriptor that gets one byte when the socket is ready")
-	fs.StringVar(&level, "log-level", "info", "debug, info, warn or error")
-	if err := fs.Parse(args); err != nil {
+	flags.IntVar(
+		&ready, "ready-fd", -1, "file descriptor that gets one byte when the socket is ready",
+	)
+	flags.StringVar(&level, "log-level", "info", "debug, info, warn or error")
+	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return exitOK
 		}
 		return exitUsage
 	}
 	var lv slog.Level
-	if err := lv.UnmarshalText([]byte(level)); err != nil || fs.NArg() > 0 || cfg.Dir == "" ||
-		cfg.Node == "" {
+	if err := lv.UnmarshalText([]byte(level)); err != nil || flags.NArg() > 0 || config.Dir == "" ||
+		config.Node == "" {
 		fmt.Fprintln(
 			stderr,
 			"muster-shepherd: --dir and --node are required, --log-level is debug, info, warn or error, and there are no arguments",
 		)
 		return exitUsage
 	}
-	cfg.Cgroup.Force = cgroup.Mode(mode)
-	cfg.Log = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: lv}))
-	return serve(cfg, ready)
+	config.Cgroup.Force = cgroup.Mode(mode)
+	config.Log = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: lv}))
+	return serve(config, ready)
 }
 
-func serve(cfg Config, ready int) int {
+func serve(config Config, ready int) int {
 	// Files that whoever started us forgot to close must not reach jobs.
 	_ = unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC)
 	// Taking these over also undoes an inherited "ignore", which jobs would inherit.
@@ -118,9 +124,9 @@ func serve(cfg Config, ready int) int {
 	defer stop()
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, unix.SIGHUP, unix.SIGPIPE)
-	shepherd, err := Open(cfg)
+	shepherd, err := Open(config)
 	if err != nil {
-		cfg.Log.Error("cannot start", "err", err)
+		config.Log.Error("cannot start", "err", err)
 		if errors.Is(err, ErrRunning) {
 			return exitRunning
 		}
@@ -131,7 +137,7 @@ func serve(cfg Config, ready int) int {
 		_ = unix.Close(ready)
 	}
 	if err := shepherd.Run(ctx); err != nil {
-		cfg.Log.Error("stopped", "err", err)
+		config.Log.Error("stopped", "err", err)
 		return exitFailed
 	}
 	return exitOK
@@ -144,8 +150,8 @@ func Release() string {
 	if !ok {
 		return "dev"
 	}
-	if v := info.Main.Version; v != "" && v != "(devel)" {
-		return v
+	if value := info.Main.Version; value != "" && value != "(devel)" {
+		return value
 	}
 	for _, kv := range info.Settings {
 		if kv.Key == "vcs.revision" && len(kv.Value) >= 12 {

@@ -20,9 +20,9 @@ import (
 func (s *Shepherd) servePMIx(
 	r *run,
 	files *stdio,
-	req *spawn.Request,
+	request *spawn.Request,
 ) (serve func() error, closeEnds func()) {
-	p := r.spec.Tasks.PMIx
+	pmIx := r.spec.Tasks.PMIx
 	pair := [2]int{-1, -1}
 	closeEnds = func() {
 		closeFD(pair[0])
@@ -39,28 +39,28 @@ func (s *Shepherd) servePMIx(
 			return err
 		}
 		defer closeFD(null)
-		env := append([]string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/"}, p.Env...)
+		env := append([]string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/"}, pmIx.Env...)
 		child, err := spawn.Start(&spawn.Request{
-			Paths:      []string{p.Program},
+			Paths:      []string{pmIx.Program},
 			Argv:       []string{"muster-pmix", "serve"},
 			Env:        append(env, markName+"="+s.runMark(r.Key)),
 			Stdin:      pair[1],
 			Stdout:     null,
 			Stderr:     files.err,
-			CgroupFD:   req.CgroupFD,
-			JoinFDs:    req.JoinFDs,
-			Cred:       req.Cred,
-			Nice:       req.Nice,
-			CPUs:       req.CPUs,
+			CgroupFD:   request.CgroupFD,
+			JoinFDs:    request.JoinFDs,
+			Cred:       request.Cred,
+			Nice:       request.Nice,
+			CPUs:       request.CPUs,
 			NoNewPrivs: true,
 		})
 		closeFD(child.PIDFD)
 		putToken(s.born)
 		if err != nil {
-			return &placeError{plan.FailPMIx, fmt.Errorf("%s: %w", p.Program, err)}
+			return &placeError{plan.FailPMIx, fmt.Errorf("%s: %w", pmIx.Program, err)}
 		}
-		req.Keep = []int{pair[0]}
-		req.Argv = append(req.Argv, strconv.Itoa(pair[0]))
+		request.Keep = []int{pair[0]}
+		request.Argv = append(request.Argv, strconv.Itoa(pair[0]))
 		return nil
 	}
 	return serve, closeEnds

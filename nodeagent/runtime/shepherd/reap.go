@@ -56,22 +56,22 @@ func (s *Shepherd) noteReaped(pid int, e ended) {
 
 // leaderEnded turns the wait status into the run's exit.
 func (s *Shepherd) leaderEnded(r *run, e ended) {
-	x := &plan.Exit{Key: r.Key, Started: true}
-	setStatus(x, e.status)
-	x.Usage = plan.Usage{Key: r.Key,
+	exit := &plan.Exit{Key: r.Key, Started: true}
+	setStatus(exit, e.status)
+	exit.Usage = plan.Usage{Key: r.Key,
 		UserCPU: spec.Span(e.usage.Utime.Nano()), SystemCPU: spec.Span(e.usage.Stime.Nano()),
 		PeakRSS: e.usage.Maxrss << 10, MinFaults: e.usage.Minflt, MajFaults: e.usage.Majflt,
 		ReadB: e.usage.Inblock * 512, WriteB: e.usage.Oublock * 512,
 		VolSwitch: e.usage.Nvcsw, InvSwitch: e.usage.Nivcsw}
-	addSwitches(&x.Usage)
-	s.completeRun(r, x)
+	addSwitches(&exit.Usage)
+	s.completeRun(r, exit)
 }
 
-func setStatus(x *plan.Exit, ws unix.WaitStatus) {
-	if ws.Signaled() {
-		x.Signal, x.Core = int32(ws.Signal()), ws.CoreDump()
+func setStatus(exit *plan.Exit, status unix.WaitStatus) {
+	if status.Signaled() {
+		exit.Signal, exit.Core = int32(status.Signal()), status.CoreDump()
 	} else {
-		x.Code = int32(ws.ExitStatus())
+		exit.Code = int32(status.ExitStatus())
 	}
 }
 
@@ -142,7 +142,7 @@ func (s *Shepherd) mayHaveLeftovers(r *run) bool {
 // clearTree kills what is left of the run's tree and waits until it is gone. A
 // process that cannot be killed keeps the run in state Ending, for as long as
 // it takes: its resources are not free.
-func (s *Shepherd) clearTree(r *run, x *plan.Exit) {
+func (s *Shepherd) clearTree(r *run, exit *plan.Exit) {
 	for s.passesOutput(r) {
 		//muster:sleep a process that is nobody's child tells nobody that it ends
 		time.Sleep(clientInterval)
@@ -172,7 +172,7 @@ func (s *Shepherd) clearTree(r *run, x *plan.Exit) {
 		time.Sleep(wait)
 		wait = min(2*wait, 200*time.Millisecond)
 	}
-	s.recordExit(r, x, stats)
+	s.recordExit(r, exit, stats)
 }
 
 // clientInterval is how often the clients of steps are looked for that a script left
@@ -218,12 +218,12 @@ func (s *Shepherd) killTree(r *run) int {
 }
 
 // recordExit writes the exit down and tells everyone.
-func (s *Shepherd) recordExit(r *run, x *plan.Exit, stats cgroup.Stats) {
+func (s *Shepherd) recordExit(r *run, exit *plan.Exit, stats cgroup.Stats) {
 	if r.stray {
 		return
 	}
 	s.removePMIx(r)
-	usage := &x.Usage
+	usage := &exit.Usage
 	usage.Key = r.Key
 	// rusage misses what daemons used; the group misses nothing but is coarser.
 	if stats.CPU > usage.UserCPU+usage.SystemCPU {
@@ -238,18 +238,18 @@ func (s *Shepherd) recordExit(r *run, x *plan.Exit, stats cgroup.Stats) {
 	usage.PeakVM, usage.KHz = r.peakVM, r.khz
 	s.mu.Unlock()
 	if stats.OOMKills > 0 {
-		x.OOM = true
+		exit.OOM = true
 		text := fmt.Sprintf(
 			"Detected %d oom_kill event(s): the job used more memory than it was allocated",
 			stats.OOMKills,
 		)
-		x.Message = text
+		exit.Message = text
 		s.tellUser(r, text)
 	}
-	err := s.saveRecord(record{Exit: x})
+	err := s.saveRecord(record{Exit: exit})
 	s.mu.Lock()
 	r.state = plan.Exited
-	r.exit = x
+	r.exit = exit
 	r.spec = nil
 	if r.timer != nil {
 		r.timer.Stop()
@@ -261,7 +261,7 @@ func (s *Shepherd) recordExit(r *run, x *plan.Exit, stats cgroup.Stats) {
 		s.unsaved = append(s.unsaved, r)
 	}
 	s.setSpoolAside(r)
-	s.publishEvent(plan.Event{Exited: x})
+	s.publishEvent(plan.Event{Exited: exit})
 	s.mu.Unlock()
 }
 

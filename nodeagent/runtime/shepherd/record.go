@@ -68,11 +68,11 @@ type startedRecord struct {
 }
 
 func (r *record) encodeRecord() ([]byte, error) {
-	b, err := cbor.Marshal(r)
+	data, err := cbor.Marshal(r)
 	if err != nil {
 		return nil, fmt.Errorf("encode journal record: %w", err)
 	}
-	return b, nil
+	return data, nil
 }
 
 var errRecord = errors.New("journal record of an unknown kind: written by a newer shepherd?")
@@ -98,11 +98,11 @@ type past struct {
 func newHistory() *history { return &history{runs: map[plan.RunKey]*past{}} }
 
 // applyRecord folds one record.
-func (h *history) applyRecord(b []byte) error {
+func (h *history) applyRecord(data []byte) error {
 	var r record
-	dec, err := protocol.Decoding()
+	decoder, err := protocol.Decoding()
 	if err == nil {
-		err = dec.Unmarshal(b, &r)
+		err = decoder.Unmarshal(data, &r)
 	}
 	if err != nil {
 		return fmt.Errorf("journal record: %w", err)
@@ -143,8 +143,8 @@ func (h *history) applyRecord(b []byte) error {
 			h.acked = append(h.acked, grave)
 		}
 	case r.Void != nil:
-		for _, k := range r.Void {
-			delete(h.runs, k)
+		for _, key := range r.Void {
+			delete(h.runs, key)
 		}
 	default:
 		return errRecord
@@ -193,31 +193,31 @@ func (s *Shepherd) rewrite() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.jr.Rewrite(func(add func([]byte) error) error {
-		out := []record{{Boot: s.hello.BootID}}
+		records := []record{{Boot: s.hello.BootID}}
 		for graves := range slices.Chunk(s.ended.oldestFirst(), 8192) {
-			out = append(out, ackedRecord(graves))
+			records = append(records, ackedRecord(graves))
 		}
 		for _, r := range s.runs {
-			out = append(out, record{Launch: &r.launchRecord})
+			records = append(records, record{Launch: &r.launchRecord})
 			if r.begun {
-				out = append(out, record{Begun: &r.Key})
+				records = append(records, record{Begun: &r.Key})
 			}
 			if r.PID != 0 {
-				out = append(out, record{Started: &r.startedRecord})
+				records = append(records, record{Started: &r.startedRecord})
 			}
 			if r.ended != nil {
-				out = append(out, record{Ended: r.ended})
+				records = append(records, record{Ended: r.ended})
 			}
 			if r.exit != nil {
-				out = append(out, record{Exit: r.exit})
+				records = append(records, record{Exit: r.exit})
 			}
 		}
-		for i := range out {
-			b, err := out[i].encodeRecord()
+		for i := range records {
+			data, err := records[i].encodeRecord()
 			if err != nil {
 				return err
 			}
-			if err := add(b); err != nil {
+			if err := add(data); err != nil {
 				return err
 			}
 		}

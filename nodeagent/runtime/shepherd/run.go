@@ -61,7 +61,7 @@ type ended struct {
 // runMark is the value of MUSTER_RUN in the environment of a run's processes: its
 // key and, because clusters can share a host or even run inside each other's
 // jobs, which state folder it belongs to.
-func (s *Shepherd) runMark(k plan.RunKey) string { return k.String() + "/" + s.id }
+func (s *Shepherd) runMark(key plan.RunKey) string { return key.String() + "/" + s.id }
 
 const markName = "MUSTER_RUN"
 
@@ -83,6 +83,7 @@ func (r *run) asObserved() plan.Observed {
 		Start:     r.Start,
 		Launch:    r.Launch,
 		Seq:       r.Seq,
+		Order:     r.Order,
 		Cgroup:    r.group.Path(),
 		Exit:      r.exit,
 		KillSent:  r.killSent,
@@ -118,9 +119,11 @@ func (s *Shepherd) listMembers(r *run) ([]int, error) {
 	}
 	s.mu.Unlock()
 	var out []int
-	for _, p := range proc.Tree(all, root, os.Getpid(), func(pid int) bool { return proc.HasEnv(pid, mark) }) {
-		if p.State != 'Z' && p.State != 'X' {
-			out = append(out, p.PID)
+	for _, stat := range proc.Tree(all, root, os.Getpid(), func(pid int) bool {
+		return proc.HasEnv(pid, mark)
+	}) {
+		if stat.State != 'Z' && stat.State != 'X' {
+			out = append(out, stat.PID)
 		}
 	}
 	return out, nil
@@ -139,6 +142,8 @@ type tombstones struct {
 	set  map[plan.RunKey]spec.Hash
 }
 
+// tombstoneLimit is how many runs are remembered after the controller has heard of their end. An
+// order that was on its way meanwhile must not start such a run again.
 const tombstoneLimit = 1 << 17
 
 func newTombstones(limit int) tombstones {
@@ -159,8 +164,8 @@ func (t *tombstones) addTombstone(g tombstone) {
 	t.set[g.key] = g.launch
 }
 
-func (t *tombstones) findLaunch(k plan.RunKey) (launch spec.Hash, ok bool) {
-	launch, ok = t.set[k]
+func (t *tombstones) findLaunch(key plan.RunKey) (launch spec.Hash, ok bool) {
+	launch, ok = t.set[key]
 	return launch, ok
 }
 

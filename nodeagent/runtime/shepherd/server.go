@@ -81,78 +81,80 @@ func (c *conn) handleMessage(message protocol.Message) bool {
 	case protocol.OpHello:
 		c.replyTo(message, shepherd.greet(), nil)
 	case protocol.OpLaunch:
-		var q protocol.Launch
-		if !c.decodeBody(message, &q) {
+		var launch protocol.Launch
+		if !c.decodeBody(message, &launch) {
 			return false
 		}
 		if c.hungUp() {
 			return false
 		}
-		results, finish := shepherd.launchRuns(q.Runs)
+		results, finish := shepherd.launchRuns(launch.Runs)
 		shepherd.wg.Go(func() {
 			finish()
 			c.replyTo(message, protocol.LaunchReply{Results: results}, nil)
 		})
 	case protocol.OpSignal:
-		var q protocol.Signal
-		if !c.decodeBody(message, &q) {
+		var signal protocol.Signal
+		if !c.decodeBody(message, &signal) {
 			return false
 		}
-		shepherd.wg.Go(func() { c.replyTo(message, nil, shepherd.sendSignal(q)) })
+		shepherd.wg.Go(func() { c.replyTo(message, nil, shepherd.sendSignal(signal)) })
 	case protocol.OpTerminate:
-		var q plan.Terminate
-		if !c.decodeBody(message, &q) {
+		var terminate plan.Terminate
+		if !c.decodeBody(message, &terminate) {
 			return false
 		}
-		shepherd.wg.Go(func() { c.replyTo(message, nil, shepherd.terminateRuns(q)) })
+		shepherd.wg.Go(func() { c.replyTo(message, nil, shepherd.terminateRuns(terminate)) })
 	case protocol.OpList:
 		c.replyTo(message, protocol.ListReply{Runs: shepherd.listRuns()}, nil)
 	case protocol.OpUsage:
-		var q protocol.Keys
-		if !c.decodeBody(message, &q) {
+		var keys protocol.Keys
+		if !c.decodeBody(message, &keys) {
 			return false
 		}
 		shepherd.wg.Go(
-			func() { c.replyTo(message, protocol.UsageReply{Usage: shepherd.readUsage(q.Keys)}, nil) },
+			func() {
+				c.replyTo(message, protocol.UsageReply{Usage: shepherd.readUsage(keys.Keys)}, nil)
+			},
 		)
 	case protocol.OpAck:
-		var q protocol.Keys
-		if !c.decodeBody(message, &q) {
+		var keys protocol.Keys
+		if !c.decodeBody(message, &keys) {
 			return false
 		}
-		shepherd.forgetAcked(q.Keys)
+		shepherd.forgetAcked(keys.Keys)
 		c.replyTo(message, nil, nil)
 	case protocol.OpSubscribe:
 		c.subscribe(message)
 	case protocol.OpDrain:
 		c.replyTo(message, shepherd.drainLaunches(), nil)
 	case protocol.OpGrant:
-		var q plan.Grant
-		if !c.decodeBody(message, &q) {
+		var grant plan.Grant
+		if !c.decodeBody(message, &grant) {
 			return false
 		}
-		c.replyTo(message, nil, shepherd.acceptGrant(q))
+		c.replyTo(message, nil, shepherd.acceptGrant(grant))
 	case protocol.OpSpaces:
-		var q protocol.Spaces
-		if !c.decodeBody(message, &q) {
+		var spaces protocol.Spaces
+		if !c.decodeBody(message, &spaces) {
 			return false
 		}
 		shepherd.wg.Go(func() {
-			keys, err := shepherd.listSpaces(q.Base)
+			keys, err := shepherd.listSpaces(spaces.Base)
 			c.replyTo(message, protocol.Keys{Keys: keys}, err)
 		})
 	case protocol.OpVacate:
-		var q protocol.Vacate
-		if !c.decodeBody(message, &q) {
+		var vacate protocol.Vacate
+		if !c.decodeBody(message, &vacate) {
 			return false
 		}
-		shepherd.wg.Go(func() { c.replyTo(message, nil, shepherd.vacate(q.Key)) })
+		shepherd.wg.Go(func() { c.replyTo(message, nil, shepherd.vacate(vacate.Key)) })
 	case protocol.OpAdopt:
-		var q protocol.Adopt
-		if !c.decodeBody(message, &q) {
+		var adopt protocol.Adopt
+		if !c.decodeBody(message, &adopt) {
 			return false
 		}
-		shepherd.wg.Go(func() { c.replyTo(message, nil, shepherd.adoptProcess(q)) })
+		shepherd.wg.Go(func() { c.replyTo(message, nil, shepherd.adoptProcess(adopt)) })
 	case protocol.OpResume:
 		shepherd.wg.Go(func() { c.replyTo(message, nil, shepherd.resumeLaunches()) })
 	default:
@@ -266,9 +268,9 @@ func (c *conn) subscribe(message protocol.Message) {
 }
 
 // publishEvent sends news to every subscriber. mu is held, which keeps the order.
-func (s *Shepherd) publishEvent(e plan.Event) {
+func (s *Shepherd) publishEvent(event plan.Event) {
 	for c := range s.subs {
-		c.pushEvents([]plan.Event{e})
+		c.pushEvents([]plan.Event{event})
 	}
 }
 
@@ -312,8 +314,8 @@ func (s *Shepherd) drainLaunches() protocol.DrainReply {
 	for _, g := range s.ended.oldestFirst() {
 		drain.Known = append(drain.Known, g.key)
 	}
-	for k := range s.runs {
-		drain.Known = append(drain.Known, k)
+	for key := range s.runs {
+		drain.Known = append(drain.Known, key)
 	}
 	s.checkGone()
 	return drain

@@ -104,42 +104,42 @@ type Shepherd struct {
 
 // Open takes the folder's lock, reads the journal, finds the processes again
 // and listens. Run must be called next.
-func Open(cfg Config) (*Shepherd, error) {
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
+func Open(config Config) (*Shepherd, error) {
+	if config.Log == nil {
+		config.Log = slog.New(slog.DiscardHandler)
 	}
-	if cfg.Dir == "" || cfg.Node == "" || cfg.Release == "" {
+	if config.Dir == "" || config.Node == "" || config.Release == "" {
 		return nil, errors.New("shepherd: state folder, node and release must be given")
 	}
-	dir, err := filepath.Abs(cfg.Dir)
+	dir, err := filepath.Abs(config.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("shepherd: %w", err)
 	}
-	cfg.Dir = dir
-	if cfg.Spool == "" {
-		cfg.Spool = filepath.Join(cfg.Dir, cfg.Release, "spool")
+	config.Dir = dir
+	if config.Spool == "" {
+		config.Spool = filepath.Join(config.Dir, config.Release, "spool")
 	}
-	if cfg.Prefix == "" {
-		cfg.Prefix = "slurmstepd-" + cfg.Node + ": error: "
+	if config.Prefix == "" {
+		config.Prefix = "slurmstepd-" + config.Node + ": error: "
 	}
 	// Two clusters on one host may use the same node name.
-	sum := sha256.Sum256([]byte(cfg.Dir))
+	sum := sha256.Sum256([]byte(config.Dir))
 	id := hex.EncodeToString(sum[:4])
-	if cfg.Cgroup.Base == "" {
-		cfg.Cgroup.Base = "muster-" + cfg.Node + "-" + id
+	if config.Cgroup.Base == "" {
+		config.Cgroup.Base = "muster-" + config.Node + "-" + id
 	}
-	if cfg.Launchers <= 0 {
-		cfg.Launchers = min(max(2, runtime.NumCPU()), 8)
+	if config.Launchers <= 0 {
+		config.Launchers = min(max(2, runtime.NumCPU()), 8)
 	}
-	if cfg.DrainWait <= 0 {
-		cfg.DrainWait = 10 * time.Second
+	if config.DrainWait <= 0 {
+		config.DrainWait = 10 * time.Second
 	}
-	cfg.Cgroup.CloneInto = spawn.CanCloneIntoGroup()
+	config.Cgroup.CloneInto = spawn.CanCloneIntoGroup()
 	shepherd := &Shepherd{
-		cfg:      cfg,
+		cfg:      config,
 		id:       id,
-		log:      cfg.Log,
-		dir:      filepath.Join(cfg.Dir, cfg.Release),
+		log:      config.Log,
+		dir:      filepath.Join(config.Dir, config.Release),
 		root:     os.Geteuid() == 0,
 		notes:    make(chan notice, 64),
 		queue:    make(chan *run, 1<<14),
@@ -241,18 +241,18 @@ const lockWait = 30 * time.Second
 // shepherd's child can hold it for the moment before its exec: once we have
 // the lock, every process of a job has executed and can be recognised.
 func (s *Shepherd) takeLock() error {
-	f, err := os.OpenFile(filepath.Join(s.dir, lockName), os.O_RDWR|os.O_CREATE, 0o600)
+	file, err := os.OpenFile(filepath.Join(s.dir, lockName), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return fmt.Errorf("open lock: %w", err)
 	}
-	s.lock = f
+	s.lock = file
 	for until := time.Now().Add(lockWait); ; {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil {
 			return nil
 		}
 		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
-			return fmt.Errorf("lock %s: %w", f.Name(), err)
+			return fmt.Errorf("lock %s: %w", file.Name(), err)
 		}
 		if c, err := net.Dial("unix", filepath.Join(s.dir, SocketName)); err == nil {
 			_ = c.Close()
@@ -261,7 +261,7 @@ func (s *Shepherd) takeLock() error {
 		if time.Now().After(until) {
 			return fmt.Errorf(
 				"%s is locked by a process that does not answer on its socket (find it with fuser); is a shepherd stopped?",
-				f.Name(),
+				file.Name(),
 			)
 		}
 		//muster:sleep a dead shepherd's child holds the lock until it has executed

@@ -40,14 +40,18 @@ func badTasks(tasks *plan.Tasks) string {
 		return "an argument or variable holds a zero byte"
 	}
 	for i := range tasks.List {
-		x := &tasks.List[i]
+		task := &tasks.List[i]
 		switch {
-		case len(x.Argv) == 0 && len(tasks.Argv) == 0:
-			return fmt.Sprintf("task %d has no command", x.Rank)
-		case slices.ContainsFunc(slices.Concat(x.Env, x.Argv, []string{x.Stdin, x.Stdout, x.Stderr}), bad):
-			return fmt.Sprintf("a path, argument or variable of task %d holds a zero byte", x.Rank)
-		case x.Rank > math.MaxInt32:
-			return fmt.Sprintf("a task has the rank %d", x.Rank)
+		case len(task.Argv) == 0 && len(tasks.Argv) == 0:
+			return fmt.Sprintf("task %d has no command", task.Rank)
+		case slices.ContainsFunc(
+			slices.Concat(task.Env, task.Argv, []string{task.Stdin, task.Stdout, task.Stderr}), bad,
+		):
+			return fmt.Sprintf(
+				"a path, argument or variable of task %d holds a zero byte", task.Rank,
+			)
+		case task.Rank > math.MaxInt32:
+			return fmt.Sprintf("a task has the rank %d", task.Rank)
 		}
 	}
 	return ""
@@ -58,10 +62,10 @@ func (s *Shepherd) spoolStep(r *run) error {
 	tasks := *r.spec.Tasks
 	limits, warnings := s.limits.applyLimits(tasks.Rlimits)
 	tasks.Rlimits = nil
-	for _, l := range limits {
+	for _, rlimit := range limits {
 		tasks.Rlimits = append(
 			tasks.Rlimits,
-			plan.Rlimit{Resource: int32(l.Resource), Soft: l.Soft, Hard: l.Hard},
+			plan.Rlimit{Resource: int32(rlimit.Resource), Soft: rlimit.Soft, Hard: rlimit.Hard},
 		)
 	}
 	tasks.Prefix, tasks.OOMFile = s.cfg.Prefix, r.group.OOMFile()
@@ -69,7 +73,7 @@ func (s *Shepherd) spoolStep(r *run) error {
 	for _, w := range slices.Concat(r.spec.Tasks.Notices, warnings) {
 		tasks.Notices = append(tasks.Notices, s.cfg.Prefix+w)
 	}
-	b, err := cbor.Marshal(&tasks)
+	data, err := cbor.Marshal(&tasks)
 	if err != nil {
 		return err
 	}
@@ -80,7 +84,7 @@ func (s *Shepherd) spoolStep(r *run) error {
 		return &os.PathError{Op: "make spool folder", Path: r.Spool, Err: err}
 	}
 	path := filepath.Join(r.Spool, minder.TasksName)
-	if err := os.WriteFile(path, b, 0o400); err != nil {
+	if err := os.WriteFile(path, data, 0o400); err != nil {
 		return err
 	}
 	if s.root {
@@ -139,14 +143,14 @@ const (
 const mostCPU = 100 * 365 * spec.Day
 
 // plainText is a text of a user's process as it may stand in a record.
-func plainText(s string) string {
-	return strings.ToValidUTF8(strings.TrimSpace(s[:min(len(s), maxText)]), "\ufffd")
+func plainText(text string) string {
+	return strings.ToValidUTF8(strings.TrimSpace(text[:min(len(text), maxText)]), "\ufffd")
 }
 
 // readResults completes the exit of a step's part by what its minder wrote. It
 // is known also when the end of the minder was not seen; a minder that was
 // killed before its tasks had ended took them with it.
-func (s *Shepherd) readResults(r *run, x *plan.Exit) {
+func (s *Shepherd) readResults(r *run, exit *plan.Exit) {
 	list, whole, text := parseResults(filepath.Join(r.Spool, minder.ResultsName))
 	if log := readLog(filepath.Join(r.Spool, minder.LogName)); log != "" {
 		text = log
@@ -154,60 +158,60 @@ func (s *Shepherd) readResults(r *run, x *plan.Exit) {
 	}
 	var sum plan.Usage
 	for i := range list {
-		u := &list[i].Usage
-		sum.UserCPU = min(sum.UserCPU+min(max(u.UserCPU, 0), mostCPU), mostCPU)
-		sum.SystemCPU = min(sum.SystemCPU+min(max(u.SystemCPU, 0), mostCPU), mostCPU)
-		sum.PeakRSS = max(sum.PeakRSS, u.PeakRSS)
+		usage := &list[i].Usage
+		sum.UserCPU = min(sum.UserCPU+min(max(usage.UserCPU, 0), mostCPU), mostCPU)
+		sum.SystemCPU = min(sum.SystemCPU+min(max(usage.SystemCPU, 0), mostCPU), mostCPU)
+		sum.PeakRSS = max(sum.PeakRSS, usage.PeakRSS)
 	}
-	if x.Started || whole {
-		x.Usage.PeakRSS = sum.PeakRSS // and not the minder's own
-		x.Usage.Tasks = spreadOf(list)
-		if x.Usage.UserCPU+x.Usage.SystemCPU == 0 {
-			x.Usage.UserCPU, x.Usage.SystemCPU = sum.UserCPU, sum.SystemCPU
+	if exit.Started || whole {
+		exit.Usage.PeakRSS = sum.PeakRSS // and not the minder's own
+		exit.Usage.Tasks = spreadOf(list)
+		if exit.Usage.UserCPU+exit.Usage.SystemCPU == 0 {
+			exit.Usage.UserCPU, exit.Usage.SystemCPU = sum.UserCPU, sum.SystemCPU
 		}
 	}
 	code, sig := plan.Worst(list)
 	switch {
 	case whole:
-		x.Failure = plan.None
-		x.Message = ""
-		x.Code = code
-		x.Signal = sig
-		x.Started = true
+		exit.Failure = plan.None
+		exit.Message = ""
+		exit.Code = code
+		exit.Signal = sig
+		exit.Started = true
 		for i := range list {
-			if list[i].Error != "" && x.Message == "" {
-				x.Message = plainText(fmt.Sprintf("task %d: %s", list[i].Rank, list[i].Error))
+			if list[i].Error != "" && exit.Message == "" {
+				exit.Message = plainText(fmt.Sprintf("task %d: %s", list[i].Rank, list[i].Error))
 			}
 		}
-	case x.Failure != plan.None:
-	case x.Signal == 0: // it gave up
-		x.Failure, x.Message = plan.FailSpawn, text
+	case exit.Failure != plan.None:
+	case exit.Signal == 0: // it gave up
+		exit.Failure, exit.Message = plan.FailSpawn, text
 	case code != 0:
-		x.Code, x.Signal = code, 0
+		exit.Code, exit.Signal = code, 0
 	}
 }
 
 // spreadOf is how the use of a step lay on its tasks. The list is a file that the
 // user's processes could have written: figures without sense are bounded.
-func spreadOf(list []plan.TaskExit) (out spec.TaskSpreads) {
+func spreadOf(list []plan.TaskExit) (spreads spec.TaskSpreads) {
 	for i := range list {
 		rank := list[i].Rank
-		u := &list[i].Usage
-		cpu := min(max(u.UserCPU, 0), mostCPU) + min(max(u.SystemCPU, 0), mostCPU)
+		usage := &list[i].Usage
+		cpu := min(max(usage.UserCPU, 0), mostCPU) + min(max(usage.SystemCPU, 0), mostCPU)
 		for _, figure := range []struct {
 			kind spec.TaskKind
 			n    int64
 		}{
 			{spec.TaskCPU, int64(cpu / spec.Microsecond)},
-			{spec.TaskRSS, u.PeakRSS},
-			{spec.TaskRead, u.ReadB},
-			{spec.TaskWrite, u.WriteB},
-			{spec.TaskPages, u.MajFaults},
+			{spec.TaskRSS, usage.PeakRSS},
+			{spec.TaskRead, usage.ReadB},
+			{spec.TaskWrite, usage.WriteB},
+			{spec.TaskPages, usage.MajFaults},
 		} {
-			out = out.Observe(figure.kind, rank, min(max(figure.n, 0), mostOfTask))
+			spreads = spreads.Observe(figure.kind, rank, min(max(figure.n, 0), mostOfTask))
 		}
 	}
-	return out
+	return spreads
 }
 
 // mostOfTask bounds a figure of one task, so that those of very many add up.
@@ -215,39 +219,39 @@ const mostOfTask = 1 << 50
 
 // readLog is the beginning of what a minder has complained of.
 func readLog(path string) string {
-	f, err := os.Open(path)
+	file, err := os.Open(path)
 	if err != nil {
 		return ""
 	}
-	defer func() { _ = f.Close() }()
-	b, _ := io.ReadAll(io.LimitReader(f, maxText)) // what can be read
+	defer func() { _ = file.Close() }()
+	b, _ := io.ReadAll(io.LimitReader(file, maxText)) // what can be read
 	return plainText(string(b))
 }
 
 // parseResults reads a file of results as far as it is one.
 func parseResults(path string) (list []plan.TaskExit, whole bool, text string) {
-	f, err := os.Open(path)
+	file, err := os.Open(path)
 	if err != nil {
 		return nil, false, err.Error()
 	}
-	defer func() { _ = f.Close() }()
+	defer func() { _ = file.Close() }()
 	mode, err := protocol.Decoding()
 	if err != nil {
 		return nil, false, err.Error()
 	}
-	dec := mode.NewDecoder(io.LimitReader(f, maxResults))
+	decoder := mode.NewDecoder(io.LimitReader(file, maxResults))
 	for {
-		var one minder.Result
-		if err := dec.Decode(&one); err != nil {
+		var result minder.Result
+		if err := decoder.Decode(&result); err != nil {
 			if !errors.Is(err, io.EOF) {
 				text = "its results are cut off"
 			}
 			return list, whole, text
 		}
-		if one.Task != nil && len(list) < maxTasks {
-			list = append(list, *one.Task)
+		if result.Task != nil && len(list) < maxTasks {
+			list = append(list, *result.Task)
 		}
-		whole = whole || one.Done
+		whole = whole || result.Done
 	}
 }
 

@@ -28,18 +28,18 @@ func (s *Shepherd) takeOver(ctx context.Context) {
 		s.log.Error("older shepherds cannot be looked for", "err", err)
 		return
 	}
-	for _, e := range entries {
-		dir := filepath.Join(s.cfg.Dir, e.Name())
+	for _, entry := range entries {
+		dir := filepath.Join(s.cfg.Dir, entry.Name())
 		if _, err := os.Stat(filepath.Join(dir, lockName)); err != nil || dir == s.dir {
 			continue
 		}
-		gone := s.drainOther(dir, e.Name())
+		gone := s.drainOther(dir, entry.Name())
 		inherit := func() {
-			if err := s.inheritRuns(dir, e.Name()); err != nil {
+			if err := s.inheritRuns(dir, entry.Name()); err != nil {
 				s.log.Error(
 					"older shepherd's runs could not be taken over",
 					"release",
-					e.Name(),
+					entry.Name(),
 					"err",
 					err,
 				)
@@ -154,8 +154,8 @@ func (s *Shepherd) learnFromJournal(dir, release string) {
 	for _, g := range h.acked {
 		known = append(known, g.key)
 	}
-	for k := range h.runs {
-		known = append(known, k)
+	for key := range h.runs {
+		known = append(known, key)
 	}
 	s.markForeign(release, known)
 }
@@ -203,16 +203,16 @@ func (s *Shepherd) inheritRuns(dir, release string) error {
 	for _, g := range h.acked {
 		s.ended.addTombstone(g)
 	}
-	for k, r := range s.foreign {
+	for key, r := range s.foreign {
 		if r == release {
-			delete(s.foreign, k)
+			delete(s.foreign, key)
 		}
 	}
 	s.mu.Unlock()
 	s.resumeRuns(h)
 	s.mu.Lock()
-	for _, k := range h.order {
-		if p, r := h.runs[k], s.runs[k]; p != nil && p.exit != nil && r != nil {
+	for _, key := range h.order {
+		if p, r := h.runs[key], s.runs[key]; p != nil && p.exit != nil && r != nil {
 			s.publishEvent(plan.Event{Exited: r.exit})
 		}
 	}

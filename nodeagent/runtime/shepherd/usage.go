@@ -24,20 +24,20 @@ func (s *Shepherd) readUsage(keys []plan.RunKey) []plan.Usage {
 			list = append(list, r)
 		}
 	}
-	for _, k := range keys {
-		if r := s.runs[k]; r != nil {
+	for _, key := range keys {
+		if r := s.runs[key]; r != nil {
 			list = append(list, r)
 		}
 	}
 	s.mu.Unlock()
-	var out []plan.Usage
+	var usages []plan.Usage
 	clocks := proc.NewClocks()
 	for _, r := range list {
-		if u, ok := s.usageOf(r, clocks); ok {
-			out = append(out, u)
+		if usage, ok := s.usageOf(r, clocks); ok {
+			usages = append(usages, usage)
 		}
 	}
-	return out
+	return usages
 }
 
 // usageOf sums the tree. CPU time is the group's counter where there is one,

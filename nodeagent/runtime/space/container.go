@@ -95,8 +95,8 @@ func (s *Spaces) contain(
 		}
 		trees = append(trees, t)
 	}
-	for _, m := range container.Mounts {
-		t, err := take(m, asUser)
+	for _, mount := range container.Mounts {
+		t, err := take(mount, asUser)
 		if err != nil {
 			return err
 		}
@@ -145,12 +145,12 @@ func openPath(path string, as func(func() error) error) (fd int, dir bool, err e
 	if err != nil {
 		return -1, false, &os.PathError{Op: "open", Path: path, Err: err}
 	}
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
+	var status unix.Stat_t
+	if err := unix.Fstat(fd, &status); err != nil {
 		_ = unix.Close(fd)
 		return -1, false, &os.PathError{Op: "stat", Path: path, Err: err}
 	}
-	return fd, st.Mode&unix.S_IFMT == unix.S_IFDIR, nil
+	return fd, status.Mode&unix.S_IFMT == unix.S_IFDIR, nil
 }
 
 // tree is a copy of mounts that is not attached yet.
@@ -161,8 +161,8 @@ type tree struct {
 }
 
 // take copies the mounts at a path, and takes set-user-ID from them.
-func take(m spec.ContainerMount, as func(func() error) error) (tree, error) {
-	at, dir, err := openPath(m.Source, as)
+func take(mount spec.ContainerMount, as func(func() error) error) (tree, error) {
+	at, dir, err := openPath(mount.Source, as)
 	if err != nil {
 		return tree{}, err
 	}
@@ -173,17 +173,19 @@ func take(m spec.ContainerMount, as func(func() error) error) (tree, error) {
 		unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|unix.AT_RECURSIVE,
 	)
 	if err != nil {
-		return tree{}, fmt.Errorf("copy the mounts at %s: %w", m.Source, err)
+		return tree{}, fmt.Errorf("copy the mounts at %s: %w", mount.Source, err)
 	}
 	attr := &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NOSUID}
-	if m.ReadOnly {
+	if mount.ReadOnly {
 		attr.Attr_set |= unix.MOUNT_ATTR_RDONLY
 	}
 	if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, attr); err != nil {
 		_ = unix.Close(fd)
-		return tree{}, fmt.Errorf("take set-user-ID from %s (needs Linux 5.12): %w", m.Source, err)
+		return tree{}, fmt.Errorf(
+			"take set-user-ID from %s (needs Linux 5.12): %w", mount.Source, err,
+		)
 	}
-	return tree{fd: fd, dir: dir, target: m.Target}, nil
+	return tree{fd: fd, dir: dir, target: mount.Target}, nil
 }
 
 // attach shows a tree in the container, in which the thread is.
@@ -218,11 +220,11 @@ func touch(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
 		return err
 	}
-	return f.Close()
+	return file.Close()
 }
 
 // overlay makes the image the root of the thread.
@@ -242,11 +244,13 @@ func (s *Spaces) overlay(lower int) error {
 			return err
 		}
 	}
-	var st unix.Stat_t
-	if err := unix.Fstat(lower, &st); err != nil {
+	var status unix.Stat_t
+	if err := unix.Fstat(lower, &status); err != nil {
 		return &os.PathError{Op: "stat", Path: "the image's root", Err: err}
 	}
-	if err := errors.Join(os.Chown(upper, int(st.Uid), int(st.Gid)), unix.Chmod(upper, st.Mode&0o1777)); err != nil {
+	if err := errors.Join(
+		os.Chown(upper, int(status.Uid), int(status.Gid)), unix.Chmod(upper, status.Mode&0o1777),
+	); err != nil {
 		return err
 	}
 	layers := fmt.Sprintf("lowerdir=/proc/self/fd/%d,upperdir=%s,workdir=%s", lower, upper, work)

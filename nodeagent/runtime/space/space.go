@@ -83,7 +83,7 @@ func inThread(fn func() error) error {
 }
 
 // Attempt is the key by which the space of a run is known: that of its attempt.
-func Attempt(k plan.RunKey) plan.RunKey { return k.StepOf(plan.StepBatch) }
+func Attempt(key plan.RunKey) plan.RunKey { return key.StepOf(plan.StepBatch) }
 
 // lock waits until nobody else makes or removes the space.
 func (s *Spaces) lock(key plan.RunKey) (unlock func()) {
@@ -98,13 +98,13 @@ func (s *Spaces) lock(key plan.RunKey) (unlock func()) {
 	return m.Unlock
 }
 
-func (s *Spaces) link(k plan.RunKey) string { return filepath.Join(s.links, k.String()) }
+func (s *Spaces) link(key plan.RunKey) string { return filepath.Join(s.links, key.String()) }
 
 // prefix begins the names of this node's spaces below a BasePath.
 func (s *Spaces) prefix() string { return "muster-" + s.id + "-" }
 
 // Make makes the space of a run's attempt unless it is there.
-func (s *Spaces) Make(run plan.RunKey, p *plan.Space) error {
+func (s *Spaces) Make(run plan.RunKey, space *plan.Space) error {
 	key := Attempt(run)
 	defer s.lock(key)()
 	if dir, err := os.Readlink(s.link(key)); err == nil {
@@ -115,14 +115,14 @@ func (s *Spaces) Make(run plan.RunKey, p *plan.Space) error {
 			return err
 		}
 	}
-	if err := checkBase(p); err != nil {
+	if err := checkBase(space); err != nil {
 		return err
 	}
-	dir := filepath.Join(p.Base, s.prefix()+key.String())
+	dir := filepath.Join(space.Base, s.prefix()+key.String())
 	if err := os.Symlink(dir, s.link(key)); err != nil {
 		return err
 	}
-	if err := s.make(dir, p); err != nil {
+	if err := s.make(dir, space); err != nil {
 		return errors.Join(err, s.remove(key))
 	}
 	return nil
@@ -130,23 +130,23 @@ func (s *Spaces) Make(run plan.RunKey, p *plan.Space) error {
 
 // checkBase makes the folder of all spaces where that is wanted, and refuses one
 // in which others could put something in the place of a space.
-func checkBase(p *plan.Space) error {
-	if p.Auto {
-		if err := os.MkdirAll(p.Base, 0o755); err != nil {
+func checkBase(space *plan.Space) error {
+	if space.Auto {
+		if err := os.MkdirAll(space.Base, 0o755); err != nil {
 			return fmt.Errorf("%w: AutoBasePath: %w", ErrBase, err)
 		}
 	}
-	return CheckBase(p.Base)
+	return CheckBase(space.Base)
 }
 
 // CheckBase tells why a folder cannot be a BasePath. Nobody but root may put
 // something else in its place, nor in that of a folder above it.
 func CheckBase(base string) error {
 	for dir := base; ; dir = filepath.Dir(dir) {
-		var st unix.Stat_t
-		err := unix.Lstat(dir, &st)
+		var status unix.Stat_t
+		err := unix.Lstat(dir, &status)
 		sticky := dir != base &&
-			st.Mode&unix.S_ISVTX != 0 // as /var/tmp: its entries are their owners'
+			status.Mode&unix.S_ISVTX != 0 // as /var/tmp: its entries are their owners'
 		switch {
 		case err != nil:
 			return fmt.Errorf(
@@ -155,9 +155,9 @@ func CheckBase(base string) error {
 				dir,
 				err,
 			)
-		case st.Mode&unix.S_IFMT != unix.S_IFDIR:
+		case status.Mode&unix.S_IFMT != unix.S_IFDIR:
 			return fmt.Errorf("%w: BasePath %s: %s is not a folder", ErrBase, base, dir)
-		case st.Uid != 0 || st.Mode&0o022 != 0 && !sticky:
+		case status.Uid != 0 || status.Mode&0o022 != 0 && !sticky:
 			return fmt.Errorf(
 				"%w: BasePath %s: %s can be written by others than root: chown root and chmod go-w it",
 				ErrBase,
@@ -172,16 +172,18 @@ func CheckBase(base string) error {
 }
 
 // make makes a space that is not there at all.
-func (s *Spaces) make(dir string, p *plan.Space) error {
+func (s *Spaces) make(dir string, space *plan.Space) error {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
 	}
-	if p.Init != "" {
-		if err := s.run(p.Init, append(slices.Clip(p.InitEnv), "SLURM_JOB_MOUNT_SRC="+dir)); err != nil {
-			return fmt.Errorf("InitScript %s: %w", p.Init, err)
+	if space.Init != "" {
+		if err := s.run(
+			space.Init, append(slices.Clip(space.InitEnv), "SLURM_JOB_MOUNT_SRC="+dir),
+		); err != nil {
+			return fmt.Errorf("InitScript %s: %w", space.Init, err)
 		}
 	}
-	for i, d := range p.Dirs {
+	for i, d := range space.Dirs {
 		if d == shm {
 			continue
 		}
@@ -199,7 +201,7 @@ func (s *Spaces) make(dir string, p *plan.Space) error {
 	if err := mountAt("", dir, "", unix.MS_PRIVATE, ""); err != nil {
 		return err
 	}
-	ns, err := namespace(dir, p)
+	ns, err := namespace(dir, space)
 	if err != nil {
 		return err
 	}
@@ -215,7 +217,7 @@ func (s *Spaces) make(dir string, p *plan.Space) error {
 const shm = "/dev/shm"
 
 // namespace makes the mount namespace and gives a descriptor of it.
-func namespace(dir string, p *plan.Space) (int, error) {
+func namespace(dir string, space *plan.Space) (int, error) {
 	fd := -1
 	err := inThread(func() (err error) {
 		if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
@@ -224,18 +226,18 @@ func namespace(dir string, p *plan.Space) (int, error) {
 		// Nothing that is mounted here may reach the node; what the node mounts
 		// later reaches the job where the site wants that.
 		spread := uintptr(unix.MS_PRIVATE)
-		if p.Shared {
+		if space.Shared {
 			spread = unix.MS_SLAVE
 		}
 		if err := mountAt("", "/", "", spread|unix.MS_REC, ""); err != nil {
 			return err
 		}
-		through, err := hold(p)
+		through, err := hold(space)
 		defer release(through)
 		if err != nil {
 			return err
 		}
-		for i, d := range p.Dirs {
+		for i, d := range space.Dirs {
 			if d == shm {
 				err = mountAt("tmpfs", d, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=1777")
 			} else {
@@ -265,24 +267,26 @@ type held struct {
 
 // hold opens what is to be seen in private folders, before they cover it. What it
 // gives is to be released, also with an error.
-func hold(p *plan.Space) ([]held, error) {
-	var out []held
-	for _, path := range p.Through {
+func hold(space *plan.Space) ([]held, error) {
+	var helds []held
+	for _, path := range space.Through {
 		fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 		if errors.Is(err, unix.ENOENT) {
 			continue
 		}
 		if err != nil {
-			return out, &os.PathError{Op: "open", Path: path, Err: err}
+			return helds, &os.PathError{Op: "open", Path: path, Err: err}
 		}
-		var st unix.Stat_t
-		if err := unix.Fstat(fd, &st); err != nil {
+		var status unix.Stat_t
+		if err := unix.Fstat(fd, &status); err != nil {
 			_ = unix.Close(fd)
-			return out, &os.PathError{Op: "stat", Path: path, Err: err}
+			return helds, &os.PathError{Op: "stat", Path: path, Err: err}
 		}
-		out = append(out, held{path: path, fd: fd, dir: st.Mode&unix.S_IFMT == unix.S_IFDIR})
+		helds = append(
+			helds, held{path: path, fd: fd, dir: status.Mode&unix.S_IFMT == unix.S_IFDIR},
+		)
 	}
-	return out, nil
+	return helds, nil
 }
 
 func release(list []held) {
@@ -365,14 +369,14 @@ func (s *Spaces) List() ([]plan.RunKey, error) {
 	if err != nil {
 		return nil, err
 	}
-	var out []plan.RunKey
+	var keys []plan.RunKey
 	for _, e := range entries {
-		if k, err := plan.ParseRunKey(e.Name()); err == nil {
-			out = append(out, k)
+		if key, err := plan.ParseRunKey(e.Name()); err == nil {
+			keys = append(keys, key)
 		}
 	}
-	slices.SortFunc(out, plan.RunKey.Compare)
-	return out, nil
+	slices.SortFunc(keys, plan.RunKey.Compare)
+	return keys, nil
 }
 
 // Adopt links what lies below a BasePath without a link: the link of a space was
@@ -385,13 +389,13 @@ func (s *Spaces) Adopt(base string) error {
 	if err != nil {
 		return err
 	}
-	for _, e := range entries {
-		name, ours := strings.CutPrefix(e.Name(), s.prefix())
+	for _, entry := range entries {
+		name, ours := strings.CutPrefix(entry.Name(), s.prefix())
 		key, err := plan.ParseRunKey(name)
 		if !ours || err != nil {
 			continue
 		}
-		if err := os.Symlink(filepath.Join(base, e.Name()), s.link(key)); err != nil &&
+		if err := os.Symlink(filepath.Join(base, entry.Name()), s.link(key)); err != nil &&
 			!errors.Is(err, fs.ErrExist) {
 			return err
 		}

@@ -221,8 +221,8 @@ func newFrame(request *Request) (*frame, error) {
 	if request.PIDVar != "" {
 		f.addPIDVar(request.PIDVar)
 	}
-	for _, l := range request.Rlimits {
-		f.rlims = append(f.rlims, unix.Rlimit{Cur: l.Soft, Max: l.Hard})
+	for _, rlimit := range request.Rlimits {
+		f.rlims = append(f.rlims, unix.Rlimit{Cur: rlimit.Soft, Max: rlimit.Hard})
 	}
 	for _, c := range request.CPUs {
 		if c < 0 || int(c) >= maskWords*64 {
@@ -248,11 +248,11 @@ func newFrame(request *Request) (*frame, error) {
 
 // addPIDVar appends NAME= with room for ten digits; the child fills it in.
 func (f *frame) addPIDVar(name string) {
-	b := make([]byte, len(name)+1+10+1)
-	copy(b, name)
-	b[len(name)] = '='
-	f.pidDigits = (*[10]byte)(b[len(name)+1:])
-	f.env[len(f.env)-1] = &b[0]
+	data := make([]byte, len(name)+1+10+1)
+	copy(data, name)
+	data[len(name)] = '='
+	f.pidDigits = (*[10]byte)(data[len(name)+1:])
+	f.env[len(f.env)-1] = &data[0]
 	f.env = append(f.env, nil)
 }
 
@@ -263,14 +263,14 @@ func pointers(list []string, terminate bool) ([]*byte, error) {
 	}
 	out := make([]*byte, 0, len(list)+2)
 	buf := make([]byte, 0, size)
-	for _, s := range list {
-		for i := 0; i < len(s); i++ {
-			if s[i] == 0 {
+	for _, text := range list {
+		for i := 0; i < len(text); i++ {
+			if text[i] == 0 {
 				return nil, ErrArgument
 			}
 		}
 		at := len(buf)
-		buf = append(append(buf, s...), 0)
+		buf = append(append(buf, text...), 0)
 		out = append(out, &buf[at])
 	}
 	if terminate {

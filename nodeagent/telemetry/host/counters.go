@@ -21,10 +21,10 @@ type CounterOptions struct {
 // ReadCounters reads what only the node as a whole counts: the ports of its fabric
 // and its clients of shared file systems. What it does not have is missing.
 func ReadCounters(src Source, options *CounterOptions) spec.CounterValues {
-	var out spec.CounterValues
+	var values spec.CounterValues
 	put := func(in, out2 spec.Counter, t traffic) {
 		if t.known {
-			out = out.With(in, t.in).With(out2, t.out)
+			values = values.With(in, t.in).With(out2, t.out)
 		}
 	}
 	if !options.NoFabric {
@@ -36,7 +36,7 @@ func ReadCounters(src Source, options *CounterOptions) spec.CounterValues {
 		put(spec.CounterLustreRead, spec.CounterLustreWrite, readLustre(src))
 		put(spec.CounterNFSRead, spec.CounterNFSWrite, readNFS(src.Proc))
 	}
-	return out
+	return values
 }
 
 // traffic is bytes in two directions; known tells that something counts them.
@@ -122,15 +122,15 @@ func parseLlite(text string) traffic {
 	sum := traffic{known: strings.Contains(text, "snapshot_time")}
 	const sumField = 6
 	for line := range strings.Lines(text) {
-		f := strings.Fields(line)
-		if len(f) <= sumField || f[3] != "[bytes]" {
+		fields := strings.Fields(line)
+		if len(fields) <= sumField || fields[3] != "[bytes]" {
 			continue
 		}
-		n, err := strconv.ParseInt(f[sumField], 10, 64)
+		n, err := strconv.ParseInt(fields[sumField], 10, 64)
 		if err != nil || n < 0 {
 			continue
 		}
-		switch f[0] {
+		switch fields[0] {
 		case "read_bytes":
 			sum.in += n
 		case "write_bytes":
@@ -156,20 +156,20 @@ func parseMountstats(text string) (sum traffic) {
 	var seen []string
 	device := ""
 	for line := range strings.Lines(text) {
-		f := strings.Fields(line)
+		fields := strings.Fields(line)
 		switch {
-		case len(f) > 7 && f[0] == "device" && strings.HasPrefix(f[7], "nfs"):
-			device = f[1]
-		case len(f) > 1 && f[0] == "device":
+		case len(fields) > 7 && fields[0] == "device" && strings.HasPrefix(fields[7], "nfs"):
+			device = fields[1]
+		case len(fields) > 1 && fields[0] == "device":
 			device = ""
-		case device != "" && len(f) > 6 && f[0] == "bytes:":
-			same := device + " " + strings.Join(f, " ")
+		case device != "" && len(fields) > 6 && fields[0] == "bytes:":
+			same := device + " " + strings.Join(fields, " ")
 			if slices.Contains(seen, same) {
 				continue
 			}
 			seen = append(seen, same)
-			in, err1 := strconv.ParseInt(f[5], 10, 64)
-			out, err2 := strconv.ParseInt(f[6], 10, 64)
+			in, err1 := strconv.ParseInt(fields[5], 10, 64)
+			out, err2 := strconv.ParseInt(fields[6], 10, 64)
 			if err1 == nil && err2 == nil && in >= 0 && out >= 0 {
 				sum.add(traffic{in: in, out: out, known: true})
 			}

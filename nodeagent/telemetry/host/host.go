@@ -97,54 +97,54 @@ type NUMANode struct {
 
 // Read reads a node's inventory. Errors wrap ErrHost and name the file.
 func Read(src Source) (Inventory, error) {
-	inv := Inventory{Arch: src.Arch, Boards: 1}
+	inventory := Inventory{Arch: src.Arch, Boards: 1}
 	name, err := readText(src.Proc, "sys/kernel/hostname")
 	if err != nil {
-		return inv, err
+		return inventory, err
 	}
-	inv.Hostname, _, _ = strings.Cut(name, ".")
-	inv.BootID, err = readText(src.Proc, "sys/kernel/random/boot_id")
+	inventory.Hostname, _, _ = strings.Cut(name, ".")
+	inventory.BootID, err = readText(src.Proc, "sys/kernel/random/boot_id")
 	if err != nil {
-		return inv, err
+		return inventory, err
 	}
-	inv.Kernel, err = readText(src.Proc, "sys/kernel/osrelease")
+	inventory.Kernel, err = readText(src.Proc, "sys/kernel/osrelease")
 	if err != nil {
-		return inv, err
+		return inventory, err
 	}
 	version, _ := readText(src.Proc, "sys/kernel/version") // shown only
-	inv.OS = strings.TrimSpace("Linux " + inv.Kernel + " " + version)
-	inv.Distro = distroName(src.Etc)
+	inventory.OS = strings.TrimSpace("Linux " + inventory.Kernel + " " + version)
+	inventory.Distro = distroName(src.Etc)
 
 	stat, err := readParsed(src.Proc, "stat", ParseStat)
 	if err != nil {
-		return inv, err
+		return inventory, err
 	}
-	inv.BootTime = stat.BootTime
+	inventory.BootTime = stat.BootTime
 	memory, err := readParsed(src.Proc, "meminfo", ParseMeminfo)
 	if err != nil {
-		return inv, err
+		return inventory, err
 	}
-	inv.RealMemoryMiB = memory.TotalBytes >> 20
-	inv.Uptime, err = readParsed(src.Proc, "uptime", ParseUptime)
+	inventory.RealMemoryMiB = memory.TotalBytes >> 20
+	inventory.Uptime, err = readParsed(src.Proc, "uptime", ParseUptime)
 	if err != nil {
-		return inv, err
+		return inventory, err
 	}
-	inv.LoadCenti, err = readParsed(src.Proc, "loadavg", ParseLoadavg)
+	inventory.LoadCenti, err = readParsed(src.Proc, "loadavg", ParseLoadavg)
 	if err != nil {
-		return inv, err
+		return inventory, err
 	}
-	if err := inv.findTopology(src); err != nil {
-		return inv, err
+	if err := inventory.findTopology(src); err != nil {
+		return inventory, err
 	}
-	inv.readNUMA(src.Sys)
+	inventory.readNUMA(src.Sys)
 	if src.Statfs != nil && src.TmpFS != "" {
 		total, _, err := src.Statfs(src.TmpFS)
 		if err != nil {
-			inv.note("TmpDisk is unknown: %v", err)
+			inventory.note("TmpDisk is unknown: %v", err)
 		}
-		inv.TmpDiskMiB = total >> 20
+		inventory.TmpDiskMiB = total >> 20
 	}
-	return inv, nil
+	return inventory, nil
 }
 
 func (inv *Inventory) note(format string, args ...any) {
@@ -300,8 +300,8 @@ func (inv *Inventory) readNUMA(sys fs.FS) {
 		}
 		if info, err := readText(sys, path.Join(dir, "meminfo")); err == nil {
 			for _, line := range strings.Split(info, "\n") {
-				if f := strings.Fields(line); len(f) >= 4 && f[2] == "MemTotal:" {
-					if kib, err := strconv.ParseInt(f[3], 10, 64); err == nil && kib > 0 {
+				if fields := strings.Fields(line); len(fields) >= 4 && fields[2] == "MemTotal:" {
+					if kib, err := strconv.ParseInt(fields[3], 10, 64); err == nil && kib > 0 {
 						node.MemoryMiB = kib >> 10
 					}
 				}
@@ -335,21 +335,21 @@ func readText(fsys fs.FS, name string) (string, error) {
 }
 
 func number(fsys fs.FS, name string) (int, error) {
-	s, err := readText(fsys, name)
+	text, err := readText(fsys, name)
 	if err != nil {
 		return 0, err
 	}
-	return strconv.Atoi(s)
+	return strconv.Atoi(text)
 }
 
 // readParsed reads a file with a parser and names the file in its error.
 func readParsed[T any](fsys fs.FS, name string, parse func(string) (T, error)) (T, error) {
 	var none T
-	s, err := readText(fsys, name)
+	text, err := readText(fsys, name)
 	if err != nil {
 		return none, err
 	}
-	v, err := parse(s)
+	v, err := parse(text)
 	if err != nil {
 		return none, fmt.Errorf("%w: /proc/%s: %w", ErrHost, name, err)
 	}

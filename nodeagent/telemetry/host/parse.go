@@ -21,15 +21,15 @@ type Stat struct {
 }
 
 // ParseStat reads /proc/stat.
-func ParseStat(s string) (Stat, error) {
+func ParseStat(text string) (Stat, error) {
 	var stat Stat
 	var cpu, boot bool
-	for _, line := range strings.Split(s, "\n") {
-		f := strings.Fields(line)
-		if len(f) < 2 {
+	for _, line := range strings.Split(text, "\n") {
+		fields := strings.Fields(line)
+		if len(fields) < 2 {
 			continue
 		}
-		switch f[0] {
+		switch fields[0] {
 		case "cpu":
 			into := []*int64{
 				&stat.UserNS,
@@ -41,24 +41,26 @@ func ParseStat(s string) (Stat, error) {
 				&stat.SoftIRQNS,
 				&stat.StealNS,
 			}
-			if len(f) < 5 {
-				return Stat{}, fmt.Errorf("the cpu line has %d figures, want at least 4", len(f)-1)
+			if len(fields) < 5 {
+				return Stat{}, fmt.Errorf(
+					"the cpu line has %d figures, want at least 4", len(fields)-1,
+				)
 			}
 			for i, p := range into {
-				if i+1 >= len(f) {
+				if i+1 >= len(fields) {
 					break // an old kernel has fewer
 				}
-				n, err := strconv.ParseInt(f[i+1], 10, 64)
+				n, err := strconv.ParseInt(fields[i+1], 10, 64)
 				if err != nil || n < 0 || n > math.MaxInt64/int64(tick) {
-					return Stat{}, fmt.Errorf("the cpu line has %q", f[i+1])
+					return Stat{}, fmt.Errorf("the cpu line has %q", fields[i+1])
 				}
 				*p = n * int64(tick)
 			}
 			cpu = true
 		case "btime":
-			n, err := strconv.ParseInt(f[1], 10, 64)
+			n, err := strconv.ParseInt(fields[1], 10, 64)
 			if err != nil || n < 0 || n > math.MaxInt64/int64(spec.Second) {
-				return Stat{}, fmt.Errorf("btime is %q", f[1])
+				return Stat{}, fmt.Errorf("btime is %q", fields[1])
 			}
 			stat.BootTime = spec.AtUnix(n)
 			boot = true
@@ -77,10 +79,10 @@ type Meminfo struct {
 
 // ParseMeminfo reads /proc/meminfo. A kernel that does not say what is
 // available gives what is free.
-func ParseMeminfo(s string) (Meminfo, error) {
+func ParseMeminfo(text string) (Meminfo, error) {
 	var meminfo Meminfo
 	free, available := int64(0), int64(-1)
-	for _, line := range strings.Split(s, "\n") {
+	for _, line := range strings.Split(text, "\n") {
 		name, rest, ok := strings.Cut(line, ":")
 		if !ok {
 			continue
@@ -96,17 +98,17 @@ func ParseMeminfo(s string) (Meminfo, error) {
 		default:
 			continue
 		}
-		f := strings.Fields(rest)
-		if len(f) != 2 || f[1] != "kB" {
+		fields := strings.Fields(rest)
+		if len(fields) != 2 || fields[1] != "kB" {
 			return Meminfo{}, fmt.Errorf(
 				"%s is %q, want a number of kB",
 				name,
 				strings.TrimSpace(rest),
 			)
 		}
-		n, err := strconv.ParseInt(f[0], 10, 64)
+		n, err := strconv.ParseInt(fields[0], 10, 64)
 		if err != nil || n < 0 || n > math.MaxInt64>>10 {
-			return Meminfo{}, fmt.Errorf("%s is %q", name, f[0])
+			return Meminfo{}, fmt.Errorf("%s is %q", name, fields[0])
 		}
 		*into = n << 10
 	}
@@ -121,29 +123,29 @@ func ParseMeminfo(s string) (Meminfo, error) {
 }
 
 // ParseUptime reads /proc/uptime.
-func ParseUptime(s string) (spec.Span, error) {
-	f := strings.Fields(s)
-	if len(f) == 0 {
+func ParseUptime(text string) (spec.Span, error) {
+	fields := strings.Fields(text)
+	if len(fields) == 0 {
 		return 0, errors.New("it is empty")
 	}
-	centi, err := parseHundredths(f[0])
+	centi, err := parseHundredths(fields[0])
 	if err != nil || centi > math.MaxInt64/int64(10*spec.Millisecond) {
-		return 0, fmt.Errorf("invalid time %q", f[0])
+		return 0, fmt.Errorf("invalid time %q", fields[0])
 	}
 	return spec.Span(centi) * 10 * spec.Millisecond, nil
 }
 
 // ParseLoadavg reads /proc/loadavg, in hundredths.
-func ParseLoadavg(s string) ([3]int64, error) {
+func ParseLoadavg(text string) ([3]int64, error) {
 	var load [3]int64
-	f := strings.Fields(s)
-	if len(f) < 3 {
-		return load, fmt.Errorf("it has %d figures, want 3", len(f))
+	fields := strings.Fields(text)
+	if len(fields) < 3 {
+		return load, fmt.Errorf("it has %d figures, want 3", len(fields))
 	}
 	for i := range load {
-		n, err := parseHundredths(f[i])
+		n, err := parseHundredths(fields[i])
 		if err != nil {
-			return [3]int64{}, fmt.Errorf("invalid load %q", f[i])
+			return [3]int64{}, fmt.Errorf("invalid load %q", fields[i])
 		}
 		load[i] = n
 	}
@@ -151,16 +153,16 @@ func ParseLoadavg(s string) ([3]int64, error) {
 }
 
 // parseHundredths reads a decimal such as 12.34 exactly; further digits are cut.
-func parseHundredths(s string) (int64, error) {
-	whole, part, _ := strings.Cut(s, ".")
+func parseHundredths(text string) (int64, error) {
+	whole, part, _ := strings.Cut(text, ".")
 	w, err := strconv.ParseInt(whole, 10, 64)
 	if err != nil || w < 0 || w > math.MaxInt64/1000 {
-		return 0, fmt.Errorf("%q is no figure", s)
+		return 0, fmt.Errorf("%q is no figure", text)
 	}
 	part = (part + "00")[:2]
 	p, err := strconv.ParseUint(part, 10, 8)
 	if err != nil {
-		return 0, fmt.Errorf("%q is no figure", s)
+		return 0, fmt.Errorf("%q is no figure", text)
 	}
 	return w*100 + int64(p), nil
 }
@@ -201,7 +203,7 @@ type CPUInfo struct {
 }
 
 // ParseCPUInfo reads /proc/cpuinfo; what it does not find it leaves out.
-func ParseCPUInfo(s string) CPUInfo {
+func ParseCPUInfo(text string) CPUInfo {
 	var info CPUInfo
 	var c cpu
 	began, core := false, false
@@ -216,7 +218,7 @@ func ParseCPUInfo(s string) CPUInfo {
 		began = false
 		core = false
 	}
-	for _, line := range strings.Split(s, "\n") {
+	for _, line := range strings.Split(text, "\n") {
 		name, value, ok := strings.Cut(line, ":")
 		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
 		if !ok {

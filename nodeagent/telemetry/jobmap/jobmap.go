@@ -40,9 +40,9 @@ func Open(path string) (*Dir, error) {
 		return nil, fmt.Errorf("the folder of job mappings: %w", err)
 	}
 	dir := &Dir{path: path, written: map[string]uint64{}}
-	for _, e := range entries {
-		if e.Type().IsRegular() && fileName.MatchString(e.Name()) {
-			err = errors.Join(err, dir.emptyFile(e.Name()))
+	for _, entry := range entries {
+		if entry.Type().IsRegular() && fileName.MatchString(entry.Name()) {
+			err = errors.Join(err, dir.emptyFile(entry.Name()))
 		}
 	}
 	probe := filepath.Join(path, ".muster")
@@ -86,12 +86,12 @@ func (d *Dir) Write(list []telemetry.Mapping) error {
 
 // emptyFile leaves the file in place with nothing in it.
 func (d *Dir) emptyFile(name string) error {
-	f, err := os.OpenFile(filepath.Join(d.path, name), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o644)
+	file, err := os.OpenFile(filepath.Join(d.path, name), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o644)
 	if err != nil {
 		return err
 	}
 	d.written[name] = 0
-	return f.Close()
+	return file.Close()
 }
 
 // replaceFile puts a job's number in place of the file at once.

@@ -51,11 +51,11 @@ type List struct {
 
 // Create makes a new list; an old one is not overwritten.
 func Create(path string) (*List, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_APPEND|os.O_WRONLY, 0o644)
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, err
 	}
-	return &List{f: f}, nil
+	return &List{f: file}, nil
 }
 
 // Add returns when the entry is on the disk.
@@ -81,31 +81,33 @@ func (l *List) Close() error { return l.f.Close() }
 
 // Read reads a list.
 func Read(r io.Reader) ([]Entry, error) {
-	var out []Entry
+	var entries []Entry
 	in := bufio.NewScanner(r)
 	for line := 1; in.Scan(); line++ {
-		f := strings.Fields(in.Text())
-		if len(f) != 4 {
+		fields := strings.Fields(in.Text())
+		if len(fields) != 4 {
 			return nil, fmt.Errorf(
 				"acknowledged jobs, line %d: %q has %d fields, want job, tasks, kind and time",
 				line,
 				in.Text(),
-				len(f),
+				len(fields),
 			)
 		}
-		job, err := strconv.ParseUint(f[0], 10, 32)
+		job, err := strconv.ParseUint(fields[0], 10, 32)
 		if err != nil {
 			return nil, fmt.Errorf("acknowledged jobs, line %d: %w", line, err)
 		}
-		tasks, err := strconv.Atoi(f[1])
+		tasks, err := strconv.Atoi(fields[1])
 		if err != nil {
 			return nil, fmt.Errorf("acknowledged jobs, line %d: %w", line, err)
 		}
-		at, err := strconv.ParseInt(f[3], 10, 64)
+		at, err := strconv.ParseInt(fields[3], 10, 64)
 		if err != nil {
 			return nil, fmt.Errorf("acknowledged jobs, line %d: %w", line, err)
 		}
-		out = append(out, Entry{Job: uint32(job), Tasks: tasks, Kind: Kind(f[2]), At: at})
+		entries = append(
+			entries, Entry{Job: uint32(job), Tasks: tasks, Kind: Kind(fields[2]), At: at},
+		)
 	}
-	return out, in.Err()
+	return entries, in.Err()
 }

@@ -123,9 +123,9 @@ func auditFacts(f facts) verdict {
 	// A number of the lost history may be given again where neither a node nor
 	// accounting had told the controller of it: accounting has both jobs then.
 	reused := map[string]bool{}
-	for _, e := range f.acked {
-		if f.losses.has(e.At) {
-			reused[strconv.FormatUint(uint64(e.Job), 10)] = true
+	for _, entry := range f.acked {
+		if f.losses.has(entry.At) {
+			reused[strconv.FormatUint(uint64(entry.Job), 10)] = true
 		}
 	}
 	for _, entry := range f.acked {
@@ -266,12 +266,12 @@ type attempt struct {
 // attempts joins the starts and ends of one job. A process's end belongs to its
 // start: a run of a history that was taken back may end in the next one.
 func (l losses) attempts(marks []mark) []attempt {
-	var out []attempt
+	var attempts []attempt
 	for _, m := range marks {
 		switch m.what {
 		case "start":
-			out = append(
-				out,
+			attempts = append(
+				attempts,
 				attempt{
 					number:    m.attempt,
 					pid:       m.pid,
@@ -281,15 +281,15 @@ func (l losses) attempts(marks []mark) []attempt {
 				},
 			)
 		case "end":
-			for i := len(out) - 1; i >= 0; i-- {
-				if out[i].pid == m.pid && out[i].number == m.attempt {
-					out[i].end = m.at
+			for i := len(attempts) - 1; i >= 0; i-- {
+				if attempts[i].pid == m.pid && attempts[i].number == m.attempt {
+					attempts[i].end = m.at
 					break
 				}
 			}
 		}
 	}
-	return out
+	return attempts
 }
 
 // doubles finds attempts of a job that were alive at the same time. An attempt
@@ -349,28 +349,28 @@ func (v *verdict) doubles(key string, marks []mark, lost losses) {
 // readMarks reads the side-effect file. A line that is cut off (its writer
 // was killed) has no newline at the end of the file.
 func readMarks(r io.Reader) ([]mark, error) {
-	var out []mark
+	var marks []mark
 	in := bufio.NewReader(r)
 	for line := 1; ; line++ {
 		text, err := in.ReadString('\n')
 		if errors.Is(err, io.EOF) {
-			return out, nil
+			return marks, nil
 		}
 		if err != nil {
 			return nil, err
 		}
-		f := strings.Fields(text)
-		if len(f) != 5 {
+		fields := strings.Fields(text)
+		if len(fields) != 5 {
 			return nil, fmt.Errorf(
 				"side effects, line %d: %q has %d fields, want job, attempt, start|end|double, time and pid",
 				line,
 				text,
-				len(f),
+				len(fields),
 			)
 		}
-		attempt, err1 := strconv.Atoi(f[1])
-		at, err2 := strconv.ParseInt(f[3], 10, 64)
-		pid, err3 := strconv.Atoi(f[4])
+		attempt, err1 := strconv.Atoi(fields[1])
+		at, err2 := strconv.ParseInt(fields[3], 10, 64)
+		pid, err3 := strconv.Atoi(fields[4])
 		if err1 != nil || err2 != nil || err3 != nil {
 			return nil, fmt.Errorf(
 				"side effects, line %d: %q is not job, attempt, start|end|double, time and pid",
@@ -378,32 +378,41 @@ func readMarks(r io.Reader) ([]mark, error) {
 				text,
 			)
 		}
-		out = append(out, mark{key: f[0], attempt: attempt, what: f[2], at: at, pid: pid})
+		marks = append(
+			marks, mark{key: fields[0], attempt: attempt, what: fields[2], at: at, pid: pid},
+		)
 	}
 }
 
 // readRows reads `sacct -n -P -o JobID,State,ExitCode,Start,End,Restarts`.
 func readRows(text string) ([]row, error) {
-	var out []row
+	var rows []row
 	for line := range strings.Lines(text) {
-		f := strings.Split(strings.TrimRight(line, "\n"), "|")
-		if len(f) != 6 {
+		fields := strings.Split(strings.TrimRight(line, "\n"), "|")
+		if len(fields) != 6 {
 			return nil, fmt.Errorf("sacct printed %q, want six columns", line)
 		}
-		restarts, err := strconv.Atoi(f[5])
+		restarts, err := strconv.Atoi(fields[5])
 		if err != nil {
 			return nil, fmt.Errorf(
 				"sacct printed %q, want a number of restarts in the last column",
 				line,
 			)
 		}
-		state, _, _ := strings.Cut(f[1], " ") // CANCELLED by 0
-		out = append(
-			out,
-			row{key: f[0], state: state, exit: f[2], start: f[3], end: f[4], restarts: restarts},
+		state, _, _ := strings.Cut(fields[1], " ") // CANCELLED by 0
+		rows = append(
+			rows,
+			row{
+				key:      fields[0],
+				state:    state,
+				exit:     fields[2],
+				start:    fields[3],
+				end:      fields[4],
+				restarts: restarts,
+			},
 		)
 	}
-	return out, nil
+	return rows, nil
 }
 
 // readLosses reads the restorations of a run: a line for each, with the instant

@@ -121,25 +121,25 @@ func (o *options) gather(ctx context.Context) (facts, error) {
 }
 
 func openList(path string) ([]acked.Entry, error) {
-	f, err := os.Open(path)
+	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	return acked.Read(f)
+	defer file.Close()
+	return acked.Read(file)
 }
 
 // openLosses reads the restorations; most runs have none.
 func (o *options) openLosses() (losses, error) {
-	f, err := os.Open(o.lossPath)
+	file, err := os.Open(o.lossPath)
 	if o.lossPath == "" || errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	return readLosses(f)
+	defer file.Close()
+	return readLosses(file)
 }
 
 // ask runs a public command.

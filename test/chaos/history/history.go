@@ -87,13 +87,13 @@ func NewRecorder() *Recorder { return &Recorder{began: time.Now()} }
 func (r *Recorder) Now() time.Duration { return time.Since(r.began) }
 
 // Add notes a call that has ended. A query without an answer says nothing and is left out.
-func (r *Recorder) Add(c Call) {
-	if c.Verb == Query && c.Answer.Unknown {
+func (r *Recorder) Add(call Call) {
+	if call.Verb == Query && call.Answer.Unknown {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.calls = append(r.calls, c)
+	r.calls = append(r.calls, call)
 }
 
 // Calls are those noted so far.
@@ -143,21 +143,26 @@ func model() porcupine.Model {
 func Check(calls []Call) map[uint32][]Call {
 	end := time.Duration(0)
 	byJob := map[uint32][]Call{}
-	for _, c := range calls {
-		end = max(end, c.Ended)
-		byJob[c.Job] = append(byJob[c.Job], c)
+	for _, call := range calls {
+		end = max(end, call.Ended)
+		byJob[call.Job] = append(byJob[call.Job], call)
 	}
 	wrong := map[uint32][]Call{}
 	for job, its := range byJob {
 		var operations []porcupine.Operation
-		for i, c := range its {
-			ended := c.Ended
-			client := c.Client
-			if c.Answer.Unknown {
+		for i, call := range its {
+			ended := call.Ended
+			client := call.Client
+			if call.Answer.Unknown {
 				ended = end + time.Duration(i+1)
 				client = -1 - i // its client went on before the call ended
 			}
-			operations = append(operations, porcupine.Operation{ClientId: client, Input: c, Call: int64(c.Began), Return: int64(ended)})
+			operations = append(
+				operations,
+				porcupine.Operation{
+					ClientId: client, Input: call, Call: int64(call.Began), Return: int64(ended),
+				},
+			)
 		}
 		if !porcupine.CheckOperations(model(), operations) {
 			slices.SortFunc(its, func(a, b Call) int { return int(a.Began - b.Began) })

@@ -164,9 +164,36 @@ type finished struct {
 	output string
 }
 
+// patience bounds each wait for a job. It is far above what an emulated machine needs
+// under load: a wait that reaches it hangs, and says what the cluster looks like.
+const patience = 8 * time.Minute
+
+// describeHang says what the cluster shows of a job that does not get on.
+func (c *cluster) describeHang(job, waited string) error {
+	var text strings.Builder
+	for _, args := range [][]string{
+		{"scontrol", "show", "job", job},
+		{"squeue"},
+		{"sinfo", "-R"},
+		{"scontrol", "show", "node"},
+		{"why", job},
+	} {
+		out, err := c.muster(args...)
+		fmt.Fprintf(&text, "$ %s\n%s", strings.Join(args, " "), out)
+		if err != nil {
+			fmt.Fprintf(&text, "%v\n", err)
+		}
+	}
+	return fmt.Errorf("waited %s for job %s %s\n%s", patience, job, waited, text.String())
+}
+
 // awaitEnd returns how a job ended once it has.
 func (c *cluster) awaitEnd(job string) (finished, error) {
+	giveUp := time.Now().Add(patience)
 	for {
+		if time.Now().After(giveUp) {
+			return finished{}, c.describeHang(job, "to end")
+		}
 		state, err := c.jobState(job)
 		if err != nil {
 			return finished{}, err
@@ -221,7 +248,11 @@ func (c *cluster) runUntilOutput(word, script string, options ...string) (string
 	if err != nil {
 		return job, err
 	}
+	giveUp := time.Now().Add(patience)
 	for {
+		if time.Now().After(giveUp) {
+			return job, c.describeHang(job, fmt.Sprintf("to print %q", word))
+		}
 		text, err := os.ReadFile(c.outputOf(job))
 		if err == nil && strings.Contains(string(text), word) {
 			return job, nil

@@ -103,8 +103,8 @@ func (c *Client) Usable() bool { return c.conn.Usable() }
 // Call makes one call and reads its answer into resp. Errors of the server and of the
 // connection are *framed.StatusError; for the latter DetailOutcome says whether repeating is
 // safe.
-func (c *Client) Call(ctx context.Context, method string, req, resp proto.Message) error {
-	pending, err := c.Start(ctx, method, req)
+func (c *Client) Call(ctx context.Context, method string, request, resp proto.Message) error {
+	pending, err := c.Start(ctx, method, request)
 	if err != nil {
 		return err
 	}
@@ -113,20 +113,25 @@ func (c *Client) Call(ctx context.Context, method string, req, resp proto.Messag
 
 // Start sends a request and returns at once, so that one goroutine can have many on their way.
 // Wait must be called.
-func (c *Client) Start(ctx context.Context, method string, req proto.Message) (*Pending, error) {
-	call, err := c.start(ctx, method, req)
+func (c *Client) Start(
+	ctx context.Context, method string, request proto.Message,
+) (*Pending, error) {
+	call, err := c.sendMessage(ctx, method, request)
 	if err != nil {
 		return nil, err
 	}
 	return &Pending{call: call, method: method}, nil
 }
 
-func (c *Client) start(
+// sendMessage sends a request that is encoded where it is written, so that it is never copied.
+func (c *Client) sendMessage(
 	ctx context.Context,
 	method string,
-	req proto.Message,
+	request proto.Message,
 ) (*watchedCall, error) {
-	encode := func(b []byte) ([]byte, error) { return proto.MarshalOptions{}.MarshalAppend(b, req) }
+	encode := func(b []byte) ([]byte, error) {
+		return proto.MarshalOptions{}.MarshalAppend(b, request)
+	}
 	return c.beginCall(ctx, &framed.Frame{Method: method, Header: c.header, Encode: encode})
 }
 
@@ -147,8 +152,10 @@ func (p *Pending) Wait(resp proto.Message) error {
 
 // Stream makes a call that is answered by several messages. The receiver must be read to its
 // end or closed.
-func (c *Client) Stream(ctx context.Context, method string, req proto.Message) (*Receiver, error) {
-	call, err := c.start(ctx, method, req)
+func (c *Client) Stream(
+	ctx context.Context, method string, request proto.Message,
+) (*Receiver, error) {
+	call, err := c.sendMessage(ctx, method, request)
 	if err != nil {
 		return nil, err
 	}

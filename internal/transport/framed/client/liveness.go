@@ -59,7 +59,7 @@ type watchedCall struct {
 // beginCall starts a call and watches for its first byte.
 func (c *Client) beginCall(parent context.Context, frame *framed.Frame) (*watchedCall, error) {
 	ctx, abandon := context.WithCancelCause(parent)
-	call, err := c.conn.StartFrame(ctx, frame)
+	call, err := c.conn.SendRequest(ctx, frame)
 	if err != nil {
 		abandon(nil)
 		return nil, err

@@ -100,35 +100,35 @@ type Config struct {
 
 // tableOf makes the table of a server that shares none: every party may have as
 // much as the whole server.
-func tableOf(l Limits) *limit.Table {
+func tableOf(limits Limits) *limit.Table {
 	return limit.New(
 		limit.Config{
-			UserConnections:    l.ConnsPerPeer,
-			MachineConnections: l.ConnsPerPeer,
-			AddressConnections: l.ConnsPerPeer,
-			UserBytes:          l.Buffered,
-			MachineBytes:       l.Buffered,
-			AllBytes:           l.Buffered,
+			UserConnections:    limits.ConnsPerPeer,
+			MachineConnections: limits.ConnsPerPeer,
+			AddressConnections: limits.ConnsPerPeer,
+			UserBytes:          limits.Buffered,
+			MachineBytes:       limits.Buffered,
+			AllBytes:           limits.Buffered,
 		},
 		time.Now,
 	)
 }
 
 // New makes a server.
-func New(cfg Config) (*Server, error) {
-	if cfg.Handler == nil {
+func New(config Config) (*Server, error) {
+	if config.Handler == nil {
 		return nil, errors.New("serve: no handler")
 	}
-	cfg.Limits = cfg.Limits.withDefaults()
-	if cfg.Log == nil {
-		cfg.Log = slog.Default()
+	config.Limits = config.Limits.withDefaults()
+	if config.Log == nil {
+		config.Log = slog.Default()
 	}
-	if cfg.Table == nil {
-		cfg.Table = tableOf(cfg.Limits)
+	if config.Table == nil {
+		config.Table = tableOf(config.Limits)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Server{
-		cfg: cfg, ctx: ctx, cancel: cancel,
+		cfg: config, ctx: ctx, cancel: cancel,
 		listeners: make(map[net.Listener]struct{}), conns: make(map[*conn]struct{}),
 	}, nil
 }
@@ -155,9 +155,9 @@ type Call struct {
 
 // Header returns the value of a header of the request.
 func (c *Call) Header(key string) (string, bool) {
-	for _, h := range c.header {
-		if h.Key == key {
-			return h.Value, true
+	for _, pair := range c.header {
+		if pair.Key == key {
+			return pair.Value, true
 		}
 	}
 	return "", false

@@ -37,7 +37,7 @@ type conn struct {
 	refuseTo uint64 // while draining: requests after this id were not looked at
 }
 
-func newConn(server *Server, nc net.Conn, buf *bufio.Reader, id identity.Identity) *conn {
+func newConn(server *Server, nc net.Conn, reader *bufio.Reader, id identity.Identity) *conn {
 	limits := server.cfg.Limits
 	c := &conn{
 		server: server,
@@ -46,7 +46,7 @@ func newConn(server *Server, nc net.Conn, buf *bufio.Reader, id identity.Identit
 		party:  server.cfg.Table.PartyOf(id, nc.RemoteAddr()),
 		calls:  make(map[uint64]*Call),
 	}
-	c.in = framed.NewReader(nc, buf)
+	c.in = framed.NewReader(nc, reader)
 	c.in.Idle = limits.Idle
 	c.in.Frame = limits.Frame
 	c.in.StayIdle = c.busy
@@ -239,8 +239,10 @@ func (c *conn) serve(call *Call) {
 		return
 	}
 	call.release()
-	f := framed.Frame{Kind: framed.End, ID: call.id, Err: rpcstatus.Convert(err, c.server.cfg.Errors)}
-	c.send(call.ctx, &f)
+	frame := framed.Frame{
+		Kind: framed.End, ID: call.id, Err: rpcstatus.Convert(err, c.server.cfg.Errors),
+	}
+	c.send(call.ctx, &frame)
 }
 
 // invoke runs the handler; a panic in it ends the call, not the server.
@@ -290,8 +292,8 @@ func (c *conn) refuse(id uint64, why *rpcstatus.Error) {
 
 // send sends the end of a call. It must reach the client also when the call's own time is over,
 // so only the connection bounds it.
-func (c *conn) send(ctx context.Context, f *framed.Frame) {
-	if err := c.out.Write(context.WithoutCancel(ctx), f); err != nil {
+func (c *conn) send(ctx context.Context, frame *framed.Frame) {
+	if err := c.out.Write(context.WithoutCancel(ctx), frame); err != nil {
 		c.server.cfg.Log.Debug("answer not sent", "peer", c.peer.String(), "error", err)
 	}
 }

@@ -55,6 +55,8 @@ type attempt struct {
 	err    error
 }
 
+// dialPatience bounds one attempt to connect: a controller whose host is gone answers nothing, and
+// the callers that wait for the connection would wait as long as TCP does.
 const dialPatience = 10 * time.Second
 
 // RelayOptions are what a relay needs. Dial is required.
@@ -98,15 +100,15 @@ func (r *Relay) Handle(ctx context.Context, call *Call) error {
 	if _, probe := call.Header(framed.HeaderProbe); probe && (r.opts.Told || !r.isConnected()) {
 		return unavailable("this relay works")
 	}
-	req := RelayCall{
+	request := RelayCall{
 		Method:  call.Method,
 		Payload: call.Payload,
 		For:     framed.Attest(call.Peer.UID, call.Peer.GID),
 	}
 	if token, given := call.Header(framed.HeaderToken); given {
-		req.For = framed.Pair{Key: framed.HeaderToken, Value: token}
+		request.For = framed.Pair{Key: framed.HeaderToken, Value: token}
 	}
-	return r.Forward(ctx, req, call.Send)
+	return r.Forward(ctx, request, call.Send)
 }
 
 // RelayCall is a call that is passed on.
@@ -119,19 +121,19 @@ type RelayCall struct {
 }
 
 // Forward passes a call on and gives the messages of its answer to send.
-func (r *Relay) Forward(ctx context.Context, req RelayCall, send func([]byte) error) error {
+func (r *Relay) Forward(ctx context.Context, request RelayCall, send func([]byte) error) error {
 	pause := firstPause
 	var until time.Time
 	for {
-		up, answered, err := r.once(ctx, req, send)
+		up, answered, err := r.once(ctx, request, send)
 		if err == nil || answered || r.opts.Patience == 0 {
 			return err
 		}
-		again, repeat := r.again(req.Method, req.Payload, err)
+		again, repeat := r.again(request.Method, request.Payload, err)
 		if !repeat {
 			return err
 		}
-		req.Payload = again
+		request.Payload = again
 		if up != nil {
 			r.drop(up) // its controller leads no longer, or is gone
 		}
@@ -156,7 +158,7 @@ func (r *Relay) Forward(ctx context.Context, req RelayCall, send func([]byte) er
 // once passes a call on. answered tells that the caller has been given a part of the answer, after which it cannot be repeated.
 func (r *Relay) once(
 	ctx context.Context,
-	req RelayCall,
+	request RelayCall,
 	send func([]byte) error,
 ) (up *upstream, answered bool, err error) {
 	up, err = r.upstream(ctx)
@@ -164,13 +166,17 @@ func (r *Relay) once(
 		return nil, false, err
 	}
 	defer r.leave(up)
-	out, err := up.Start(ctx, req.Method, req.Payload, req.For)
+	call, err := up.SendRequest(ctx, &framed.Frame{
+		Method:  request.Method,
+		Header:  []framed.Pair{request.For},
+		Payload: request.Payload,
+	})
 	if err != nil {
 		return up, false, err
 	}
-	defer out.Cancel()
+	defer call.Cancel()
 	for {
-		message, err := out.Recv()
+		message, err := call.Recv()
 		if errors.Is(err, io.EOF) {
 			return up, true, nil
 		}

@@ -36,19 +36,19 @@ type Server struct {
 	pending   int // handshakes under way
 }
 
-// Serve accepts connections from l until the server stops (ErrStopped) or the listener fails.
-// It closes l.
-func (s *Server) Serve(l net.Listener) error {
-	defer l.Close()
+// Serve accepts connections from listener until the server stops (ErrStopped) or the listener
+// fails. It closes listener.
+func (s *Server) Serve(listener net.Listener) error {
+	defer listener.Close()
 	if s.cfg.Authenticate == nil {
 		return errors.New("serve: a listener needs Config.Authenticate")
 	}
-	if !s.addListener(l) {
+	if !s.addListener(listener) {
 		return ErrStopped
 	}
-	defer s.removeListener(l)
+	defer s.removeListener(listener)
 	for {
-		raw, err := listen.Accept(l, s.cfg.Log)
+		raw, err := listen.Accept(listener, s.cfg.Log)
 		if err != nil {
 			if s.stopped() {
 				return ErrStopped
@@ -66,19 +66,19 @@ func (s *Server) Serve(l net.Listener) error {
 	}
 }
 
-func (s *Server) addListener(l net.Listener) bool {
+func (s *Server) addListener(listener net.Listener) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.stopping {
-		s.listeners[l] = struct{}{}
+		s.listeners[listener] = struct{}{}
 	}
 	return !s.stopping
 }
 
-func (s *Server) removeListener(l net.Listener) {
+func (s *Server) removeListener(listener net.Listener) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.listeners, l)
+	delete(s.listeners, listener)
 }
 
 func (s *Server) stopped() bool {
@@ -112,10 +112,10 @@ func (s *Server) handshake(raw net.Conn) {
 	stop := context.AfterFunc(ctx, func() { raw.Close() }) // whatever the handshake is waiting for
 	nc, id, err := s.cfg.Authenticate(ctx, raw)
 	if err == nil {
-		buf := bufio.NewReaderSize(nc, framed.ReadBuffer)
-		err = readPreface(buf)
+		reader := bufio.NewReaderSize(nc, framed.ReadBuffer)
+		err = readPreface(reader)
 		if err == nil && stop() {
-			err = s.ServeConn(nc, buf, id)
+			err = s.ServeConn(nc, reader, id)
 		}
 	}
 	stop()
@@ -125,9 +125,9 @@ func (s *Server) handshake(raw net.Conn) {
 	}
 }
 
-func readPreface(r *bufio.Reader) error {
+func readPreface(reader *bufio.Reader) error {
 	var b [len(framed.Preface)]byte
-	if _, err := io.ReadFull(r, b[:]); err != nil {
+	if _, err := io.ReadFull(reader, b[:]); err != nil {
 		return fmt.Errorf("preface: %w", err)
 	}
 	if string(b[:]) != framed.Preface {
@@ -136,11 +136,11 @@ func readPreface(r *bufio.Reader) error {
 	return nil
 }
 
-// ServeConn takes over an authenticated connection whose preface has been read; buf holds what
+// ServeConn takes over an authenticated connection whose preface has been read; reader holds what
 // was read beyond it (nil = nothing). It returns at once; with an error the connection is still
 // the caller's.
-func (s *Server) ServeConn(nc net.Conn, buf *bufio.Reader, id identity.Identity) error {
-	c := newConn(s, nc, buf, id)
+func (s *Server) ServeConn(nc net.Conn, reader *bufio.Reader, id identity.Identity) error {
+	c := newConn(s, nc, reader, id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -184,11 +184,11 @@ func (s *Server) Disconnect(match func(identity.Identity) bool) int {
 func (s *Server) snapshot() []*conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := make([]*conn, 0, len(s.conns))
+	conns := make([]*conn, 0, len(s.conns))
 	for c := range s.conns {
-		out = append(out, c)
+		conns = append(conns, c)
 	}
-	return out
+	return conns
 }
 
 // stop closes the listeners and takes no further connections.

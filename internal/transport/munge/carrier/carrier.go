@@ -54,7 +54,7 @@ func reachLeader(controllers []string, authority, socket string) (*tls.Conn, str
 			err,
 		)
 	}
-	cfg, err := pki.Trusting(ca, framed.ALPN)
+	config, err := pki.Trusting(ca, framed.ALPN)
 	if err != nil {
 		return nil, "", fmt.Errorf("the cluster's authority, %s: %w", authority, err)
 	}
@@ -67,7 +67,7 @@ func reachLeader(controllers []string, authority, socket string) (*tls.Conn, str
 	}
 	var failures []string
 	for _, address := range controllers {
-		conn, err := dialTLS(address, cfg)
+		conn, err := dialTLS(address, config)
 		switch {
 		case channel.IsStandby(err):
 			failures = append(failures, address+" stands by")
@@ -86,14 +86,14 @@ func reachLeader(controllers []string, authority, socket string) (*tls.Conn, str
 	return nil, "", fmt.Errorf("no controller answers: %s", strings.Join(failures, "; "))
 }
 
-func dialTLS(address string, cfg *tls.Config) (*tls.Conn, error) {
+func dialTLS(address string, config *tls.Config) (*tls.Conn, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), dialPatience)
 	defer cancel()
 	plain, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
 	}
-	conn := tls.Client(plain, cfg)
+	conn := tls.Client(plain, config)
 	if err := conn.HandshakeContext(ctx); err != nil {
 		plain.Close()
 		return nil, err

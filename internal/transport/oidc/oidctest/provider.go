@@ -50,19 +50,19 @@ type Provider struct {
 // Start starts a provider that sends people back to redirect.
 func Start(t testing.TB, redirect string) *Provider {
 	t.Helper()
-	p := &Provider{t: t, redirect: redirect, jwt: true}
+	provider := &Provider{t: t, redirect: redirect, jwt: true}
 	served := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		p.asked.Add(1)
-		if p.down.Load() {
+		provider.asked.Add(1)
+		if provider.down.Load() {
 			http.Error(w, "out of service", http.StatusServiceUnavailable)
 			return
 		}
-		(*p.handler.Load()).ServeHTTP(w, r)
+		(*provider.handler.Load()).ServeHTTP(w, r)
 	}))
 	t.Cleanup(served.Close)
-	p.Issuer = served.URL
-	p.Rotate()
-	return p
+	provider.Issuer = served.URL
+	provider.Rotate()
+	return provider
 }
 
 // Rotate gives the provider another key. Logins under way and people who are logged in are

@@ -1,9 +1,13 @@
-package main
+package observer
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/musterhpc/muster/collector/slurm"
 	"github.com/musterhpc/muster/internal/conffile"
 )
 
@@ -28,5 +32,27 @@ func TestRestOf(t *testing.T) {
 		if !strings.Contains(got, want) || (want == "") != (got == "") {
 			t.Errorf("%+v: %q, want %q", o, got, want)
 		}
+	}
+}
+
+// TestReadyOnceJobsAndNodesWereRead: a supervisor that waits for metrics is not told that they are
+// there while they would say that the cluster is empty.
+func TestReadyOnceJobsAndNodesWereRead(t *testing.T) {
+	status := func(snapshot *slurm.Snapshot) int {
+		answer := httptest.NewRecorder()
+		writeReady(answer, snapshot)
+		return answer.Code
+	}
+	snapshot := &slurm.Snapshot{Sections: make([]slurm.Section, 2)}
+	if status(nil) != http.StatusServiceUnavailable || status(snapshot) != http.StatusServiceUnavailable {
+		t.Error("ready before anything was read")
+	}
+	snapshot.Sections[0].At = time.Unix(1, 0)
+	if status(snapshot) != http.StatusServiceUnavailable {
+		t.Error("ready without nodes")
+	}
+	snapshot.Sections[1].At = time.Unix(1, 0)
+	if got := status(snapshot); got != http.StatusOK {
+		t.Errorf("status %d", got)
 	}
 }

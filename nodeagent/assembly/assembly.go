@@ -1,4 +1,8 @@
-package main
+// Package assembly makes the agent of a node or of a login host from its parts: it reads the
+// settings, opens each adapter, hands them to the daemon and runs what stands beside it. What an
+// adapter does is the business of its own package; what one of them cannot do is noted here as a
+// weakness of the node, because a node with a broken counter still runs jobs.
+package assembly
 
 import (
 	"context"
@@ -15,6 +19,7 @@ import (
 	"github.com/musterhpc/muster/internal/transport/pki"
 	"github.com/musterhpc/muster/nodeagent/controllers"
 	"github.com/musterhpc/muster/nodeagent/daemon"
+	"github.com/musterhpc/muster/nodeagent/display"
 	"github.com/musterhpc/muster/nodeagent/enrolment"
 	"github.com/musterhpc/muster/nodeagent/gpu"
 	"github.com/musterhpc/muster/nodeagent/gpu/simulated"
@@ -29,23 +34,22 @@ import (
 	"github.com/musterhpc/muster/nodeagent/shipping"
 	"github.com/musterhpc/muster/nodeagent/stepserver"
 	"github.com/musterhpc/muster/nodeagent/telemetry"
-	"github.com/musterhpc/muster/nodeagent/telemetry/host"
 	"github.com/musterhpc/muster/spec"
 )
 
-// serveAgent runs the agent until the context ends.
-func serveAgent(ctx context.Context, o settings.Options, errOut io.Writer) error {
-	o, err := settings.FetchConfig(ctx, o, slog.New(slog.NewTextHandler(errOut, nil)))
+// Serve runs the agent of a compute node until the context ends. The log goes to errOut.
+func Serve(ctx context.Context, options settings.Options, version string, errOut io.Writer) error {
+	options, err := settings.FetchConfig(ctx, options, slog.New(slog.NewTextHandler(errOut, nil)))
 	if err != nil {
 		return err
 	}
-	s, err := settings.Read(o)
+	s, err := settings.Read(options)
 	if err != nil {
 		return err
 	}
-	log := newLogger(s.Config.Log, errOut).With("node", s.Node.Name)
+	logger := s.Config.Log.NewLogger(errOut, new(slog.LevelVar)).With("node", s.Node.Name)
 	for _, w := range s.Warnings {
-		log.Warn("configuration", "problem", w)
+		logger.Warn("configuration", "problem", w)
 	}
 	// Users' jobs are run from below this folder: they must be able to pass.
 	if err := os.MkdirAll(s.StateDir, 0o711); err != nil {
@@ -60,13 +64,19 @@ func serveAgent(ctx context.Context, o settings.Options, errOut io.Writer) error
 	if err != nil {
 		return err
 	}
-	source, err := s.NodeParty().OpenCertificates(ctx, addresses)
+	party := s.NodeParty()
+	party.Waiting = func(err error) {
+		logger.Warn("no controller answers the enrolment yet", "error", err)
+	}
+	source, err := party.OpenCertificates(ctx, addresses)
 	if err != nil {
 		return err
 	}
 	ctl := controllers.NewControllers(addresses, source)
 	defer func() { _ = ctl.Close() }()
-	a, err := assembleAgent(ctx, s, ctl, addresses, source, log)
+	a := newAssembled(s, version, logger)
+	a.source, a.addresses = source, addresses
+	err = a.assembleAgent(ctx, ctl)
 	if err != nil {
 		return err
 	}
@@ -74,9 +84,11 @@ func serveAgent(ctx context.Context, o settings.Options, errOut io.Writer) error
 	defer cancel()
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	defer cancel()
+	defer cancel() // first: what wg waits for ends with the context
 	if source != nil {
-		wg.Go(func() { enrolment.RenewCertificate(ctx, source, pki.Dir(s.NodeParty().TLS), ctl, log) })
+		wg.Go(func() {
+			enrolment.RenewCertificate(ctx, source, pki.Dir(s.NodeParty().TLS), ctl, logger)
+		})
 	}
 	if err := a.pages.Serve(ctx, &wg, a.metrics.Handler(), a.agent.Health); err != nil {
 		return err
@@ -85,16 +97,21 @@ func serveAgent(ctx context.Context, o settings.Options, errOut io.Writer) error
 		a.weak.Note(err)
 	}
 	defer a.steps.Close()
+	defer a.displays.Close()
 	a.steps.Serve(ctx, &wg)
 	a.openPods(ctl).Serve(ctx, &wg)
-	loginhost.OpenGate(s, addresses, source, a.weak, log).ServeCommands(ctx, &wg)
+	loginhost.OpenGate(s, addresses, source, a.weak, logger).ServeCommands(ctx, &wg)
 	return a.run(ctx)
 }
 
 // assembled is an agent with its adapters.
 type assembled struct {
-	s        *settings.Settings
-	log      *slog.Logger
+	s         *settings.Settings
+	version   string
+	log       *slog.Logger
+	addresses []string    // of the controllers
+	source    *pki.Source // this host's certificates; nil over a local socket
+
 	agent    *daemon.Agent
 	keeper   *machine.Shepherd
 	metrics  *telemetry.Telemetry
@@ -103,82 +120,85 @@ type assembled struct {
 	weak     *machine.Weaknesses
 	shipping *shipping.Shipping
 	steps    *stepserver.Server
+	displays *display.Displays
+}
+
+func newAssembled(s *settings.Settings, version string, logger *slog.Logger) *assembled {
+	return &assembled{
+		s:       s,
+		version: version,
+		log:     logger,
+		keeper:  &machine.Shepherd{Base: s.SpaceBase()},
+		weak:    machine.NewWeaknesses(logger),
+	}
 }
 
 // assembleAgent makes the agent, without starting anything but the GPU library.
-func assembleAgent(
-	ctx context.Context,
-	s *settings.Settings,
-	ctl daemon.Controller,
-	addresses []string,
-	source *pki.Source,
-	log *slog.Logger,
-) (*assembled, error) {
-	a := &assembled{
-		s:      s,
-		log:    log,
-		keeper: &machine.Shepherd{Base: s.SpaceBase()},
-		weak:   machine.NewWeaknesses(log),
-	}
-	if err := machine.CheckShepherd(s, version); err != nil {
-		return nil, err
+func (a *assembled) assembleAgent(ctx context.Context, ctl *controllers.Controllers) error {
+	s := a.s
+	logger := a.log
+	if err := machine.CheckShepherd(s, a.version); err != nil {
+		return err
 	}
 	sys := clock.NewSystem()
 	choice, err := machine.ChooseGPUs(ctx, s, sys)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for _, f := range choice.Failures {
-		log.Warn("a way to the GPUs failed", "error", f)
+		logger.Warn("a way to the GPUs failed", "error", f)
 	}
 	if choice.Reason != "" {
-		log.Info("GPUs", "choice", choice.Reason)
+		logger.Info("GPUs", "choice", choice.Reason)
 	}
-	opts, err := exporterOptions(s, a.weak)
+	opts, err := a.exporterOptions()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	var gpus daemon.GPUs
 	a.gpus = choice.Provider
 	if a.gpus != nil {
 		opts.Provider, gpus = a.gpus.Name(), a.gpus
-		if p, ok := a.gpus.(*simulated.Provider); ok {
-			gpus = machine.SimulatedGPUs{Provider: p}
+		if provider, ok := a.gpus.(*simulated.Provider); ok {
+			gpus = machine.SimulatedGPUs{Provider: provider}
 		}
 	}
 	a.metrics, err = telemetry.New(opts)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	a.shipping, err = shipping.Open(s, a.metrics, a.weak, log)
+	a.shipping, err = shipping.Open(s, a.metrics, a.weak, logger)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	a.steps = openSteps(ctx, s, addresses, source, a.weak, log)
-	a.pages, err = pages.Open(ctx, s, log)
+	if err := a.openSteps(ctx); err != nil {
+		return err
+	}
+	a.pages, err = pages.Open(ctx, s, logger)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	m := &machine.Host{
+	host := &machine.Host{
 		Settings:   s,
 		Metrics:    a.metrics,
 		Steps:      a.steps,
 		Addr:       a.pages.Address(),
 		Weaknesses: a.weak,
 	}
-	cfg := s.AgentConfig(sys.Now(), version)
+	config := s.AgentConfig(sys.Now(), a.version)
 	a.noteGPUs(choice.Reason)
-	noteWithoutRoot(a.weak, log)
-	opening := machine.Opening{Settings: s, Weaknesses: a.weak, Log: log}
+	a.noteWithoutRoot()
+	opening := machine.Opening{Settings: s, Weaknesses: a.weak, Log: logger}
 	tuner := opening.Clocks(a.gpus)
 	scripts := machine.NewNodeScripts(&s.Cluster.File.Agent, s.Node.Name)
 	deps := daemon.Deps{
 		Shepherd:    a.keeper,
 		Controller:  ctl,
 		Clocks:      tuner,
+		Displays:    a.displays,
 		Credentials: &controllers.Verifier{Node: s.Node.Name},
 		GPUs:        gpus,
-		Host:        m,
+		Host:        host,
 		Telemetry:   machine.Telemetry{Of: a.metrics, Jobs: a.shipping.Jobs()},
 		Samples: controllers.NewSampleStore(
 			s.Config.Telemetry.SamplesTo,
@@ -190,23 +210,23 @@ func assembleAgent(
 		Clock:     machine.Clock{Clock: sys},
 		BootClock: runtime.BootClock,
 		Jitter:    rand.Int64N,
-		Logger:    log,
+		Logger:    logger,
 		Reboot: machine.NewRebooter(
 			s.Cluster.Config.RebootProgram,
 			filepath.Join(s.StateDir, "reboot.log"),
-			log,
+			logger,
 		),
 		Revoked:  a.steps.DropRevoked,
-		Reread:   opening.Rereader(source, scripts, version),
+		Reread:   opening.Rereader(a.source, scripts, a.version),
 		Outputs:  machine.OutputReader{Files: readas.New()},
 		Accounts: machine.NewAccounts(),
 	}
-	deps.Meter = opening.Meter(&cfg, sys.Now())
-	opening.SetCounters(&cfg, &deps)
+	deps.Meter = opening.Meter(&config, sys.Now())
+	opening.SetCounters(&config, &deps)
 	if os.Geteuid() == 0 {
 		deps.Images, err = opening.Images()
 		if err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if s.Cluster.File.Agent.Check.Program != "" {
@@ -214,14 +234,14 @@ func assembleAgent(
 	}
 	rules, err := opening.HealthRules(a.metrics, sys)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if rules != nil {
 		deps.Rules = rules
 	}
-	a.agent = daemon.New(cfg, deps)
+	a.agent = daemon.New(config, deps)
 	a.steps.SetAgent(a.agent)
-	return a, nil
+	return nil
 }
 
 // noteGPUs notes why there is no provider where the node declares GPUs, and what a provider says
@@ -237,30 +257,32 @@ func (a *assembled) noteGPUs(reason string) {
 }
 
 // openSteps makes the server that srun, sattach and sbcast reach on this node.
-func openSteps(
-	ctx context.Context,
-	s *settings.Settings,
-	controllers []string,
-	source *pki.Source,
-	weak *machine.Weaknesses,
-	log *slog.Logger,
-) *stepserver.Server {
-	return stepserver.Open(ctx, stepserver.Options{
+func (a *assembled) openSteps(ctx context.Context) error {
+	s := a.s
+	var err error
+	a.displays, err = display.Open(filepath.Join(s.StateDir, "x11"), a.log)
+	if err != nil {
+		return err
+	}
+	a.steps = stepserver.Open(ctx, stepserver.Options{
 		Node:         s.Node,
 		Hostname:     s.Host.Hostname,
 		Socket:       filepath.Join(s.StateDir, stepserver.Socket),
 		Near:         stepserver.NearSocket(s.Config),
 		Listen:       s.Config.Listen.AgentGRPC,
-		Controllers:  controllers,
-		Source:       source,
-		Log:          log,
-		NoteWeakness: weak.Note,
+		Controllers:  a.addresses,
+		Source:       a.source,
+		Displays:     a.displays,
+		Log:          a.log,
+		NoteWeakness: a.weak.Note,
 	})
+	return nil
 }
 
 // exporterOptions configures the exporter of this node. If the file of GPU fields cannot be read,
 // the exporter has its default fields, and the node reports the error as a weakness.
-func exporterOptions(s *settings.Settings, weak *machine.Weaknesses) (telemetry.Options, error) {
+func (a *assembled) exporterOptions() (telemetry.Options, error) {
+	s := a.s
 	labels, err := telemetry.ParseJobLabels(s.Config.Telemetry.JobLabels)
 	if err != nil {
 		return telemetry.Options{}, err
@@ -268,30 +290,34 @@ func exporterOptions(s *settings.Settings, weak *machine.Weaknesses) (telemetry.
 	options := telemetry.Options{
 		Cluster:      s.Cluster.Config.ClusterName,
 		Node:         s.Node.Name,
-		Version:      version,
+		Version:      a.version,
 		JobLabels:    labels,
 		JobAlias:     s.Config.Telemetry.JobLabelName,
 		ClusterLabel: s.Config.Telemetry.ClusterLabel,
 		Private:      s.HidesJobs(),
 	}
+	options.Health, err = s.Config.Health.HealthRules()
+	if err != nil {
+		return telemetry.Options{}, err
+	}
 	options.Counters, err = machine.ReadCounters(s.Config.Telemetry.CountersFile)
 	if err != nil {
-		weak.Note(fmt.Errorf("the default GPU fields are exported: %w", err))
+		a.weak.Note(fmt.Errorf("the default GPU fields are exported: %w", err))
 	}
 	return options, nil
 }
 
 // noteWithoutRoot says what an agent cannot do that is not root.
-func noteWithoutRoot(weak *machine.Weaknesses, log *slog.Logger) {
+func (a *assembled) noteWithoutRoot() {
 	if os.Geteuid() == 0 {
 		return
 	}
-	why := fmt.Sprintf(
+	reason := fmt.Sprintf(
 		"the agent is not root (uid %d): it runs jobs of that user only, and cannot hold them to their limits",
 		os.Geteuid(),
 	)
-	log.Warn("running without root", "effect", why)
-	weak.Add(why)
+	a.log.Warn("running without root", "effect", reason)
+	a.weak.Add(reason)
 }
 
 // run starts or finds the shepherd and runs the agent until the context ends;
@@ -302,7 +328,7 @@ func (a *assembled) run(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	keeper, err := runtime.Keep(ctx, machine.ShepherdConfig(a.s, version), a.log, a.agent.Heard)
+	keeper, err := runtime.Keep(ctx, machine.ShepherdConfig(a.s, a.version), a.log, a.agent.Heard)
 	if err != nil {
 		return err
 	}
@@ -313,16 +339,6 @@ func (a *assembled) run(ctx context.Context) error {
 	if err == nil {
 		a.log.Info("the agent ends; the shepherd and the jobs go on")
 	}
-	return err
-}
-
-// printNode prints this machine as slurmd -C does.
-func printNode(out interface{ Write([]byte) (int, error) }) error {
-	inv, err := host.Read(host.This("/tmp"))
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintln(out, inv.String())
 	return err
 }
 
@@ -343,18 +359,20 @@ func (a *assembled) openPods(ctl *controllers.Controllers) *podserver.Server {
 	return server
 }
 
-// enrolNode is --enrol on a compute node.
-func enrolNode(ctx context.Context, o settings.Options, out io.Writer) error {
-	o, err := settings.FetchConfig(ctx, o, slog.New(slog.DiscardHandler))
+// Enrol gets the certificate of a compute node, says so on out, and ends.
+func Enrol(ctx context.Context, options settings.Options, out io.Writer) error {
+	options, err := settings.FetchConfig(ctx, options, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}
-	s, err := settings.Read(o)
+	s, err := settings.Read(options)
 	if err != nil {
 		return err
 	}
-	if o.Sent != nil { // it has enrolled on the way
-		return s.NodeParty().NoteWelcome(ctx, enrolment.Enrolled{Controllers: o.Sent.Controllers}, out)
+	if options.Sent != nil { // it has enrolled on the way
+		return s.NodeParty().NoteWelcome(
+			ctx, enrolment.Enrolled{Controllers: options.Sent.Controllers}, out,
+		)
 	}
 	addresses, err := s.ControllerAddresses()
 	if err != nil {
@@ -363,14 +381,18 @@ func enrolNode(ctx context.Context, o settings.Options, out io.Writer) error {
 	return s.NodeParty().EnrolHost(ctx, enrolment.Enrolled{Controllers: addresses}, out)
 }
 
-// serveLogin is --login: the agent of a login host, or its enrolment.
-func serveLogin(ctx context.Context, o settings.Options, out, errOut io.Writer) error {
-	s, err := settings.ReadLogin(o)
+// ServeLogin runs the agent of a login host until the context ends, or only enrols it.
+func ServeLogin(ctx context.Context, options settings.Options, out, errOut io.Writer) error {
+	login, err := settings.ReadLogin(options)
 	if err != nil {
 		return err
 	}
-	if o.Enrol {
-		return loginhost.Enrol(ctx, s, out)
+	if options.Enrol {
+		return loginhost.Enrol(ctx, login, out)
 	}
-	return loginhost.Serve(ctx, s, newLogger(s.Cfg.Log, errOut).With("login", s.Party.Name))
+	return loginhost.Serve(
+		ctx,
+		login,
+		login.Cfg.Log.NewLogger(errOut, new(slog.LevelVar)).With("login", login.Party.Name),
+	)
 }
