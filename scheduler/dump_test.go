@@ -44,5 +44,9 @@ func dump(out *scheduler.Outcome, st *state.State) string {
 		fmt.Fprintf(&s, "node %s: %d CPUs, used %v, %dM of %dM, jobs %v, usable %v\n", n.Spec.Name, n.CPUs, n.UsedCPU, n.FreeMem(), n.Mem, n.Jobs, n.Usable())
 		return true
 	})
+	for i := range st.Reservations {
+		fmt.Fprintf(&s, "reservation %+v\n", st.Reservations[i])
+	}
+	fmt.Fprintf(&s, "at %v\n", st.At)
 	return s.String()
 }

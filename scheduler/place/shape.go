@@ -536,8 +536,14 @@ func (b *Shape) countsAgainst(kind *Kind, allocation *spec.Allocation) bool {
 		return kind.Name == allocation.Reservation ||
 			kind.Counts.isOpen() && allocation.Share == 0 && !b.Inside(allocation)
 	}
-	return kind.Name == allocation.Partition &&
-		(kind.Counts == CountsSharedCPUs) == (allocation.Share > 0)
+	if kind.Name != allocation.Partition {
+		return false
+	}
+	if kind.Counts == CountsSharedCPUs {
+		return allocation.Share > 0
+	}
+	// MaxCPUsPerNode does not bound jobs that take the node whole.
+	return allocation.Share == 0 && !allocation.Whole
 }
 
 // Inside tells whether an allocation is of the cores of a reservation that keeps
