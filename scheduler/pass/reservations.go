@@ -79,21 +79,37 @@ func (p *pass) waitsForReservation(
 			view.Own.Name, Until: at}
 		return true
 	}
-	if reason.Code != spec.ReasonResources || len(view.Bars.List) == 0 || view.Own != nil {
+	if reason.Code != spec.ReasonResources || !view.BarredByOthers() {
 		return false
 	}
 	nodes, err := eligible.AllowedNodes(p.snapshot, class.part, class.request.representative.Spec)
 	if err != nil {
 		return false
 	}
-	if !p.openOtherwise(class, nodes, p.now) {
-		return false
-	}
-	reason.Code, reason.Detail = spec.ReasonReqNodeNotAvail, "May be reserved for other job"
-	if view.Maint {
-		reason.Detail = "Reserved for maintenance"
+	if p.keptByOthers(class, nodes, p.now) {
+		reason.Code, reason.Detail = spec.ReasonReqNodeNotAvail, keptDetail(view)
 	}
 	return false
+}
+
+// keptByOthers tells whether a job could start up to an instant, on the nodes of its own
+// reservation if it has one, if others had reserved nothing.
+func (p *pass) keptByOthers(class *jobClass, nodes eligible.NodeSet, until spec.Instant) bool {
+	if !class.view.BarredByOthers() {
+		return false
+	}
+	if class.view.Only != nil {
+		nodes.Set = nodes.Set.And(class.view.Only)
+	}
+	return p.openOtherwise(class, nodes, until)
+}
+
+// keptDetail is the detail of the reason of a job that reservations of others keep off nodes.
+func keptDetail(view *timeline.ReservationView) string {
+	if view.Maint {
+		return "Reserved for maintenance"
+	}
+	return "May be reserved for other job"
 }
 
 // barsOf are the times and nodes that reservations keep a class from.

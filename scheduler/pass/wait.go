@@ -235,14 +235,17 @@ func (p *reasons) impossibleReason(class *jobClass, job *state.Job) *spec.Reason
 		return &spec.Reason{Code: spec.ReasonBadConstraints, Detail: err.Error()}
 	}
 	if v := class.view; v != nil {
+		opens, _ := v.Opens(p.now)
 		switch {
+		case v.Own != nil && p.keptByOthers(class, nodes, max(opens, p.now)):
+			return &spec.Reason{Code: spec.ReasonReqNodeNotAvail, Detail: keptDetail(v)}
 		case v.Own != nil && class.endsWithReservation(p.now) && p.fitsEmpty(class, job, nodes):
 			// The reservation ends before there is room.
 			return &spec.Reason{Code: spec.ReasonResources, Subject: "reservation/" + v.Own.Name}
 		case v.Own != nil:
 			return &spec.Reason{Code: "ReservationInvalid", Subject: "reservation/" + v.Own.Name}
 		case p.openOtherwise(class, nodes, spec.FarFuture):
-			return &spec.Reason{Code: spec.ReasonReqNodeNotAvail, Detail: "May be reserved for other job"}
+			return &spec.Reason{Code: spec.ReasonReqNodeNotAvail, Detail: keptDetail(v)}
 		}
 	}
 	shapes := place.Shapes{Caps: place.Caps(p.snapshot)}

@@ -75,6 +75,7 @@ type ReservationView struct {
 	Only     spec.Bitset       // nodes it may use; nil: any
 	Maint    bool              // one of the bars is for maintenance
 	Cored    bool              // others keep cores
+	others   bool              // one of the bars is another's reservation
 	admitted []*spec.Reservation
 	magnetic *spec.Reservation // of those the one of cores that the job may use without asking
 }
@@ -115,6 +116,7 @@ func ViewReservations(
 			view.Bars.List,
 			Bar{Nodes: ReservedNodes(cluster, reservation), Windows: Windows(reservation, now)},
 		)
+		view.others = true
 		view.Maint = view.Maint || reservation.Flags.Has(spec.ResvMaint)
 		key.WriteString(reservation.Name + ",")
 	}
@@ -129,6 +131,12 @@ func ViewReservations(
 		view.Bars.Key = key.String()
 	}
 	return view, nil
+}
+
+// BarredByOthers tells whether reservations that the job may not use keep it off whole nodes.
+// The bar around its own reservation does not count.
+func (v *ReservationView) BarredByOthers() bool {
+	return v.others
 }
 
 // noteMagnetic notes a magnetic reservation that a job may use. Of several of cores
