@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -19,11 +20,21 @@ func commandsIn(t *testing.T, scripts map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range scripts {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+text+"\n"), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		writeCommand(t, filepath.Join(dir, name), text)
 	}
 	return dir
+}
+
+// writeCommand writes a shell script. Nothing may fork meanwhile: a child that other tests start
+// at that moment would inherit the open file until it runs its program, and the kernel refuses to
+// run a file that is open for writing.
+func writeCommand(t *testing.T, path, text string) {
+	t.Helper()
+	syscall.ForkLock.Lock()
+	defer syscall.ForkLock.Unlock()
+	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+text+"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
 }
 
 const (
@@ -103,9 +114,7 @@ func TestFaults(t *testing.T) {
 			s.o.MaxBytes = 100_000
 			s.Refresh(context.Background())
 			first := s.Latest()
-			if err := os.WriteFile(filepath.Join(dir, "squeue"), []byte("#!/bin/sh\n"+tc.script+"\n"), 0o755); err != nil {
-				t.Fatal(err)
-			}
+			writeCommand(t, filepath.Join(dir, "squeue"), tc.script)
 			began := time.Now()
 			s.Refresh(context.Background())
 			snap := s.Latest()
