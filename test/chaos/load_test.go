@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -75,6 +76,24 @@ func (a *attempts) until(line string) {
 	a.t.Fatalf("never noted %q: %q", line, a.noted())
 }
 
+// untilItSleeps waits until a shell has started its sleep.
+func (a *attempts) untilItSleeps(shell int) {
+	a.t.Helper()
+	list := fmt.Sprintf("/proc/%d/task/%d/children", shell, shell)
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		children, err := os.ReadFile(list)
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		for _, pid := range strings.Fields(string(children)) {
+			if name, _ := os.ReadFile("/proc/" + pid + "/comm"); string(name) == "sleep\n" {
+				return
+			}
+		}
+	}
+	a.t.Fatalf("the shell %d starts no sleep", shell)
+}
+
 func count(lines []string, what string) (n int) {
 	for _, l := range lines {
 		if strings.HasSuffix(l, " "+what) {
@@ -135,6 +154,7 @@ func TestAChildThatSurvivesCounts(t *testing.T) {
 	a := newAttempts(t)
 	first := a.start("60", "SLURM_JOB_ID=5")
 	a.until("5 0 start")
+	a.untilItSleeps(first.Process.Pid)
 	if err := first.Process.Kill(); err != nil { // the shell only: its sleep goes on
 		t.Fatal(err)
 	}

@@ -57,7 +57,7 @@ func observers() []client {
 				{does: "reads the queue", line: `squeue -a -r -h -O "JobID:|,Account:|,UserName:|,Partition:|,State:|,NumNodes:|,NumCPUs:|,tres-alloc:"`, reads: `(?m)^{id}\|lab\|{user}\|gpu\|RUNNING\|1\|1\|cpu=1,mem=500M,node=1,billing=1,gres/gpu=1 *$`},
 				{does: "counts states", line: `squeue -h -o "%P|%T|%C|%r|%u" --states=all`, reads: `^gpu\|[A-Z_]+\|\d+\|[^|]+\|\S+$`, each: true},
 				{does: "counts GPUs", line: `sinfo -a -h --Format="Nodes: ,StateLong: ,Gres: ,GresUsed:"`, reads: `^\d+ [a-z]+[*]? gpu:8 gpu:\d\S*\s*$`, each: true},
-				{does: "counts GPUs of a partition", line: `sinfo -h --Format="Nodes: ,Partition: ,Gres: ,GresUsed:" --state=idle,allocated`, reads: `^(\d+ gpu\*? gpu:8 gpu:\d\S*\s*)?$`, each: true},
+				{does: "counts GPUs of a partition", line: `sinfo -h --Format="Nodes: ,Partition: ,Gres: ,GresUsed:" --state=idle,allocated`, reads: `^(\d+ gpu\*? gpu:8 gpu:\d\S*|0 gpu\*? \(null\) \(null\))\s*$`, each: true},
 				{does: "reads nodes", line: `sinfo -h -N -O "NodeList: ,AllocMem: ,Memory: ,CPUsState: ,StateLong: ,Partition: ,Gres: ,GresUsed:"`, reads: `^node\d \d+ 16000 \d/\d/\d/8 \w+ gpu\* gpu:8 gpu:\d\S*\s*$`, each: true},
 				{does: "counts nodes by features", line: `sinfo -h -o "%R|%D|%T|%b"`, reads: `^gpu\|\d\|[a-z]+\|\(null\)$`, each: true},
 				{does: "reads shares", line: "sshare -a -P -n -o Account,User,RawShares,NormShares,RawUsage,NormUsage,FairShare", reads: `(?m)^ +lab\|{user}\|1\|[\d.]+\|\d+\|[\d.]+\|[\d.]+$`},
