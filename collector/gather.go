@@ -70,14 +70,14 @@ func (p *page) Gather() ([]*dto.MetricFamily, func(), error) {
 	}
 	mem.used, mem.out = 0, mem.out[:0]
 	done := func() { p.spare.Store(mem) }
-	if s := p.scrape(); s != nil {
-		s.mem = mem
+	if scrape := p.scrape(); scrape != nil {
+		scrape.mem = mem
 		for i := range p.families {
 			f := mem.families[i]
 			f.Metric = f.Metric[:0]
-			s.family, s.def = f, &p.families[i]
-			if !s.hidesFamily(s.def) {
-				p.families[i].read(s)
+			scrape.family, scrape.def = f, &p.families[i]
+			if !scrape.hidesFamily(scrape.def) {
+				p.families[i].read(scrape)
 			}
 			if len(f.Metric) > 0 {
 				mem.out = append(mem.out, f)

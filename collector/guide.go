@@ -12,7 +12,7 @@ import (
 func guideFamilies() []family {
 	list := []family{
 		{gaugeMetric("slurm_jobs_running", "Running jobs by partition.", catalogue.None, "live job records", "partitions", "partition"), func(s *scrape) {
-			eachTally(s, func(t *tally) float64 { return float64(t.shown[spec.Running]) })
+			eachTally(s, func(counts *tally) float64 { return float64(counts.shown[spec.Running]) })
 		}},
 		{gaugeMetric("slurm_jobs_pending", "Pending jobs by reason.", catalogue.None, "live job records", "reasons in use", "reason"), func(s *scrape) {
 			for _, reason := range sortedKeys(s.pic.reason) {

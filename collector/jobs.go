@@ -45,17 +45,17 @@ func eachLive(s *scrape, m *tallies) {
 
 // eachTally gives one amount for every partition, also 0. A state, if any, is
 // the second label.
-func eachTally(s *scrape, amount func(t *tally) float64, state ...string) {
+func eachTally(s *scrape, amount func(counts *tally) float64, state ...string) {
 	none := tally{}
 	for i := range s.pic.parts {
-		t := s.pic.byPart.by[s.pic.parts[i].Name]
-		if t == nil {
-			t = &none
+		counts := s.pic.byPart.by[s.pic.parts[i].Name]
+		if counts == nil {
+			counts = &none
 		}
 		if len(state) > 0 {
-			s.sendSeries(amount(t), s.pic.parts[i].Name, state[0])
+			s.sendSeries(amount(counts), s.pic.parts[i].Name, state[0])
 		} else {
-			s.sendSeries(amount(t), s.pic.parts[i].Name)
+			s.sendSeries(amount(counts), s.pic.parts[i].Name)
 		}
 	}
 }
@@ -65,7 +65,7 @@ func eachTally(s *scrape, amount func(t *tally) float64, state ...string) {
 //muster:table one entry for each metric
 func jobFamilies() []family {
 	const live = "live job records"
-	held := func(name, help string, unit catalogue.Unit, amount func(t *tally) float64) family {
+	held := func(name, help string, unit catalogue.Unit, amount func(counts *tally) float64) family {
 		return family{gaugeMetric(name, help, unit, live, "accounts with live jobs", "account"), func(s *scrape) {
 			for _, a := range s.pic.byAcct.keys {
 				if v := amount(s.pic.byAcct.by[a]); v > 0 {
@@ -78,7 +78,7 @@ func jobFamilies() []family {
 		{gaugeMetric("muster_jobs", "Live jobs by partition and state; tasks of arrays count each.", catalogue.None, live, "partitions x 4 states", "partition", "state"),
 			func(s *scrape) {
 				for _, st := range liveStates() {
-					eachTally(s, func(t *tally) float64 { return float64(t.countLive(st)) }, st)
+					eachTally(s, func(counts *tally) float64 { return float64(counts.countLive(st)) }, st)
 				}
 			}},
 		{gaugeMetric("muster_jobs_pending", "Pending jobs by partition and the reason they wait.", catalogue.None, live, "partitions x reasons in use (at most 216)", "partition", "reason"),
@@ -91,17 +91,19 @@ func jobFamilies() []family {
 			func(s *scrape) { eachLive(s, &s.pic.byAcct) }},
 		{gaugeMetric("muster_qos_jobs", "Live jobs by QOS and state.", catalogue.None, live, "QOS with live jobs x 4 states", "qos", "state"),
 			func(s *scrape) { eachLive(s, &s.pic.byQOS) }},
-		held("muster_account_cpus", "CPUs that an account's jobs hold.", catalogue.None, func(t *tally) float64 { return float64(t.cpus) }),
-		held("muster_account_gpus", "GPUs that an account's jobs hold.", catalogue.None, func(t *tally) float64 { return float64(t.gpus) }),
-		held("muster_account_memory_bytes", "Memory that an account's jobs hold.", catalogue.Bytes, func(t *tally) float64 { return float64(t.mem) * (1 << 20) }),
+		held("muster_account_cpus", "CPUs that an account's jobs hold.", catalogue.None, func(counts *tally) float64 { return float64(counts.cpus) }),
+		held("muster_account_gpus", "GPUs that an account's jobs hold.", catalogue.None, func(counts *tally) float64 { return float64(counts.gpus) }),
+		held("muster_account_memory_bytes", "Memory that an account's jobs hold.", catalogue.Bytes, func(counts *tally) float64 { return float64(counts.mem) * (1 << 20) }),
 		{gaugeMetric("muster_partition_pending_cpus", "CPUs that pending jobs ask for.", catalogue.None, live, "partitions", "partition"),
-			func(s *scrape) { eachTally(s, func(t *tally) float64 { return float64(t.askCPU) }) }},
+			func(s *scrape) { eachTally(s, func(counts *tally) float64 { return float64(counts.askCPU) }) }},
 		{gaugeMetric("muster_partition_pending_gpus", "GPUs that pending jobs ask for.", catalogue.None, live, "partitions", "partition"),
-			func(s *scrape) { eachTally(s, func(t *tally) float64 { return float64(t.askGPU) }) }},
+			func(s *scrape) { eachTally(s, func(counts *tally) float64 { return float64(counts.askGPU) }) }},
 		{gaugeMetric("muster_partition_pending_nodes", "Nodes that pending jobs ask for.", catalogue.None, live, "partitions", "partition"),
-			func(s *scrape) { eachTally(s, func(t *tally) float64 { return float64(t.askNode) }) }},
+			func(s *scrape) { eachTally(s, func(counts *tally) float64 { return float64(counts.askNode) }) }},
 		{gaugeMetric("muster_partition_pending_memory_bytes", "Memory that pending jobs ask for.", catalogue.Bytes, live, "partitions", "partition"),
-			func(s *scrape) { eachTally(s, func(t *tally) float64 { return float64(t.askMem) * (1 << 20) }) }},
+			func(s *scrape) {
+				eachTally(s, func(counts *tally) float64 { return float64(counts.askMem) * (1 << 20) })
+			}},
 		{gaugeMetric("muster_pending_gpus", "GPUs that pending jobs ask for, by the type they name; empty for any type.", catalogue.None, live, "GPU types + 1", "type"),
 			func(s *scrape) {
 				for _, k := range sortedKeys(s.pic.byType) {
@@ -110,15 +112,15 @@ func jobFamilies() []family {
 			}},
 		{gaugeMetric("muster_partition_oldest_pending_seconds", "How long the job that has waited longest has been eligible; 0 when none waits.", catalogue.Seconds, live, "partitions", "partition"),
 			func(s *scrape) {
-				eachTally(s, func(t *tally) float64 {
-					if t.oldest == 0 {
+				eachTally(s, func(counts *tally) float64 {
+					if counts.oldest == 0 {
 						return 0
 					}
-					return toSeconds(max(s.now.Sub(t.oldest), 0))
+					return toSeconds(max(s.now.Sub(counts.oldest), 0))
 				})
 			}},
 		{gaugeMetric("muster_jobs_held", "Pending jobs that are held.", catalogue.None, live, "partitions", "partition"),
-			func(s *scrape) { eachTally(s, func(t *tally) float64 { return float64(t.held) }) }},
+			func(s *scrape) { eachTally(s, func(counts *tally) float64 { return float64(counts.held) }) }},
 	}
 }
 
@@ -168,11 +170,11 @@ func ledgerJobFamilies() []family {
 				}
 			}},
 		{gaugeMetric("muster_jobs_promised", "Pending job records with a promised start that can still be kept: it is ahead, or no more than "+promiseGrace()+" ago. Held jobs have none.", catalogue.None, "live job records", "partitions", "partition"),
-			func(s *scrape) { eachTally(s, func(t *tally) float64 { return float64(t.promised) }) }},
+			func(s *scrape) { eachTally(s, func(counts *tally) float64 { return float64(counts.promised) }) }},
 		{gaugeMetric("muster_jobs_slipped", "Pending job records of muster_jobs_promised whose promise will be broken by the plan: it has them start more than "+promiseGrace()+" after the start that they were first promised.", catalogue.None, "live job records, the plan of the last full pass", "partitions", "partition"),
-			func(s *scrape) { eachTally(s, func(t *tally) float64 { return float64(t.slipped) }) }},
+			func(s *scrape) { eachTally(s, func(counts *tally) float64 { return float64(counts.slipped) }) }},
 		{gaugeMetric("muster_jobs_overdue", "Pending job records whose first promised start is more than "+promiseGrace()+" ago.", catalogue.None, "live job records", "partitions", "partition"),
-			func(s *scrape) { eachTally(s, func(t *tally) float64 { return float64(t.overdue) }) }},
+			func(s *scrape) { eachTally(s, func(counts *tally) float64 { return float64(counts.overdue) }) }},
 		{counterMetric("muster_jobs_backfilled_total", "Attempts started out of order without delaying any job of higher priority.", catalogue.None, totals, "1"),
 			func(s *scrape) { s.sendSeries(float64(s.v.State.Totals.Backfilled)) }},
 		{counterMetric("muster_jobs_requeued_total", "Attempts that ended with the job back in the queue.", catalogue.None, totals, "1"),

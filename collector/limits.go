@@ -179,8 +179,8 @@ func eachLimit(s *scrape, f func(l limit)) {
 // ofUser gives the limits of a user's association. Its counts of jobs are
 // inherited: the nearest association above it that sets one rules.
 func ofUser(cluster *state.State, assoc *spec.Association, used *state.Usage, f func(l limit)) {
-	jobs := nearest(cluster, assoc, func(a *spec.Association) *int64 { return a.MaxJobs })
-	submits := nearest(cluster, assoc, func(a *spec.Association) *int64 { return a.MaxSubmitJobs })
+	jobs := nearest(cluster, assoc, func(association *spec.Association) *int64 { return association.MaxJobs })
+	submits := nearest(cluster, assoc, func(association *spec.Association) *int64 { return association.MaxSubmitJobs })
 	l := limit{scope: "user", name: assoc.Account + "/" + assoc.User}
 	if assoc.GrpJobs != nil && (jobs == nil || *assoc.GrpJobs < *jobs) {
 		jobs = assoc.GrpJobs
@@ -193,7 +193,7 @@ func ofUser(cluster *state.State, assoc *spec.Association, used *state.Usage, f 
 
 // nearest finds an inherited limit, from an association upwards.
 func nearest(
-	cluster *state.State, assoc *spec.Association, of func(a *spec.Association) *int64,
+	cluster *state.State, assoc *spec.Association, of func(association *spec.Association) *int64,
 ) *int64 {
 	const deepest = 64 // a tree of accounts is never that deep; a circle would have no end
 	for depth := 0; assoc != nil && depth < deepest; depth++ {

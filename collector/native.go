@@ -33,16 +33,16 @@ type nativeJob struct {
 	amount     func(t *tally) float64
 }
 
-func baseCount(st spec.JobState) func(t *tally) float64 {
-	return func(t *tally) float64 { return float64(t.base[st]) }
+func baseCount(st spec.JobState) func(counts *tally) float64 {
+	return func(counts *tally) float64 { return float64(counts.base[st]) }
 }
 
-func flagCount(flags jobFlags) func(t *tally) float64 {
+func flagCount(flags jobFlags) func(counts *tally) float64 {
 	i := 0
 	for flags>>i != 1 {
 		i++
 	}
-	return func(t *tally) float64 { return float64(t.flags[i]) }
+	return func(counts *tally) float64 { return float64(counts.flags[i]) }
 }
 
 //muster:table one entry for each metric
@@ -51,19 +51,19 @@ func nativeJobFigures() []nativeJob {
 		{"bootfail", "Jobs in state BOOT_FAIL.", baseCount(spec.BootFailed)},
 		{"cancelled", "Jobs in state CANCELLED.", baseCount(spec.Cancelled)},
 		{"completed", "Jobs in state COMPLETED.", baseCount(spec.Completed)},
-		{"completing", "Jobs with the flag COMPLETING.", func(t *tally) float64 { return float64(t.closing) }},
+		{"completing", "Jobs with the flag COMPLETING.", func(counts *tally) float64 { return float64(counts.closing) }},
 		{"configuring", "Jobs with the flag CONFIGURING.", flagCount(jobConfiguring)},
-		{"cpus_alloc", "CPUs that jobs hold.", func(t *tally) float64 { return float64(t.cpus) }},
+		{"cpus_alloc", "CPUs that jobs hold.", func(counts *tally) float64 { return float64(counts.cpus) }},
 		{"deadline", "Jobs in state DEADLINE.", baseCount(spec.DeadlineMissed)},
 		{"expediting", "Jobs with the flag EXPEDITING.", flagCount(jobExpediting)},
 		{"failed", "Jobs in state FAILED.", baseCount(spec.Failed)},
 		{"fed_requeued", "Jobs requeued to another cluster of a federation.", flagCount(jobFedRequeued)},
-		{"finished", "Jobs that ended and hold nothing any more.", func(t *tally) float64 { return float64(t.countFinished()) }},
-		{"gpus_alloc", "GPUs that jobs hold.", func(t *tally) float64 { return float64(t.gpus) }},
-		{"hold", "Pending jobs that are held.", func(t *tally) float64 { return float64(t.held) }},
-		{"memory_alloc", "Memory that jobs hold, in bytes.", func(t *tally) float64 { return float64(t.mem) * mib }},
+		{"finished", "Jobs that ended and hold nothing any more.", func(counts *tally) float64 { return float64(counts.countFinished()) }},
+		{"gpus_alloc", "GPUs that jobs hold.", func(counts *tally) float64 { return float64(counts.gpus) }},
+		{"hold", "Pending jobs that are held.", func(counts *tally) float64 { return float64(counts.held) }},
+		{"memory_alloc", "Memory that jobs hold, in bytes.", func(counts *tally) float64 { return float64(counts.mem) * mib }},
 		{"node_failed", "Jobs in state NODE_FAIL.", baseCount(spec.NodeFailed)},
-		{"nodes_alloc", "Nodes that jobs hold, counted for each job.", func(t *tally) float64 { return float64(t.nodes) }},
+		{"nodes_alloc", "Nodes that jobs hold, counted for each job.", func(counts *tally) float64 { return float64(counts.nodes) }},
 		{"outofmemory", "Jobs in state OUT_OF_MEMORY.", baseCount(spec.OutOfMemory)},
 		{"pending", "Jobs in state PENDING.", baseCount(spec.Pending)},
 		{"powerup_node", "Jobs that wait for a node to power up.", flagCount(jobPowerUp)},
@@ -74,13 +74,13 @@ func nativeJobFigures() []nativeJob {
 		{"running", "Jobs in state RUNNING.", baseCount(spec.Running)},
 		{"signaling", "Jobs with the flag SIGNALING.", flagCount(jobSignaling)},
 		{"stageout", "Jobs with the flag STAGE_OUT.", flagCount(jobStageOut)},
-		{"started", "Jobs that have started.", func(t *tally) float64 { return float64(t.countStarted()) }},
+		{"started", "Jobs that have started.", func(counts *tally) float64 { return float64(counts.countStarted()) }},
 		{"suspended", "Jobs in state SUSPENDED.", baseCount(spec.Suspended)},
 		{"timeout", "Jobs in state TIMEOUT.", baseCount(spec.TimedOut)},
 	}
 }
 
-func allJobs(t *tally) float64 { return float64(t.all) }
+func allJobs(counts *tally) float64 { return float64(counts.all) }
 
 // nativeJobs is the whole cluster.
 func nativeJobs() []family {
@@ -124,7 +124,7 @@ func nativeUsers() []family {
 		if label == "user" {
 			label = "username"
 		}
-		per := func(name, help string, amount func(t *tally) float64) {
+		per := func(name, help string, amount func(counts *tally) float64) {
 			out = append(
 				out,
 				family{gaugeMetric("slurm_"+sub.name+"_"+name, help, catalogue.None, "job records", label+
@@ -151,8 +151,8 @@ type nativeState struct {
 	in              func(n *nodeRow) bool
 }
 
-func has(flags nodeFlags) func(n *nodeRow) bool {
-	return func(n *nodeRow) bool { return n.Flags&flags != 0 }
+func has(flags nodeFlags) func(node *nodeRow) bool {
+	return func(node *nodeRow) bool { return node.Flags&flags != 0 }
 }
 
 //muster:table one entry for each state
@@ -164,8 +164,8 @@ func nativeStates() []nativeState {
 		{"cloud", "", has(nodeCloud)},
 		{"down", "", has(nodeDown)},
 		{"drain", "", has(nodeDrain)},
-		{"drained", "", func(n *nodeRow) bool { return n.Flags&nodeDrain != 0 && !n.Busy }},
-		{"draining", "", func(n *nodeRow) bool { return n.Flags&nodeDrain != 0 && n.Busy }},
+		{"drained", "", func(node *nodeRow) bool { return node.Flags&nodeDrain != 0 && !node.Busy }},
+		{"draining", "", func(node *nodeRow) bool { return node.Flags&nodeDrain != 0 && node.Busy }},
 		{"dyn_future", "", has(nodeDynFuture)},
 		{"dyn_normal", "", has(nodeDynNormal)},
 		{"external", "", has(nodeExternal)},
@@ -191,7 +191,7 @@ func nativeStates() []nativeState {
 func nativeNodes() []family {
 	const src = "node records"
 	var out []family
-	per := func(name, help string, unit catalogue.Unit, scale float64, amount func(n *nodeRow) int64) {
+	per := func(name, help string, unit catalogue.Unit, scale float64, amount func(node *nodeRow) int64) {
 		out = append(out, family{gaugeMetric(name, help, unit, src, "nodes", "node"), func(s *scrape) {
 			for i := range s.pic.nodes {
 				if v := amount(&s.pic.nodes[i]); v >= 0 {
@@ -205,70 +205,70 @@ func nativeNodes() []family {
 		"CPUs of the node.",
 		catalogue.None,
 		1,
-		func(n *nodeRow) int64 { return n.CPUs },
+		func(node *nodeRow) int64 { return node.CPUs },
 	)
 	per(
 		"slurm_node_cpus_alloc",
 		"CPUs of the node that jobs hold.",
 		catalogue.None,
 		1,
-		func(n *nodeRow) int64 { return n.CPUAlloc },
+		func(node *nodeRow) int64 { return node.CPUAlloc },
 	)
 	per(
 		"slurm_node_cpus_effective",
 		"CPUs of the node without those kept for the system.",
 		catalogue.None,
 		1,
-		func(n *nodeRow) int64 { return n.CPUsForJobs },
+		func(node *nodeRow) int64 { return node.CPUsForJobs },
 	)
 	per(
 		"slurm_node_cpus_idle",
 		"CPUs of the node for jobs that no job holds.",
 		catalogue.None,
 		1,
-		func(n *nodeRow) int64 { return max(n.CPUsForJobs-n.CPUAlloc, 0) },
+		func(node *nodeRow) int64 { return max(node.CPUsForJobs-node.CPUAlloc, 0) },
 	)
 	per(
 		"slurm_node_memory_bytes",
 		"Memory of the node, in bytes.",
 		catalogue.Bytes,
 		mib,
-		func(n *nodeRow) int64 { return n.Mem },
+		func(node *nodeRow) int64 { return node.Mem },
 	)
 	per(
 		"slurm_node_memory_alloc_bytes",
 		"Memory of the node that jobs hold, in bytes.",
 		catalogue.Bytes,
 		mib,
-		func(n *nodeRow) int64 { return n.MemAlloc },
+		func(node *nodeRow) int64 { return node.MemAlloc },
 	)
 	per(
 		"slurm_node_memory_effective_bytes",
 		"Memory of the node without that kept for the system, in bytes.",
 		catalogue.Bytes,
 		mib,
-		func(n *nodeRow) int64 { return n.MemForJobs },
+		func(node *nodeRow) int64 { return node.MemForJobs },
 	)
 	per(
 		"slurm_node_memory_free_bytes",
 		"Memory that the node's operating system calls free, in bytes; absent until the agent has said it.",
 		catalogue.Bytes,
 		mib,
-		func(n *nodeRow) int64 { return n.MemFree },
+		func(node *nodeRow) int64 { return node.MemFree },
 	)
 	per(
 		"slurm_node_gpus",
 		"GPUs of the node.",
 		catalogue.None,
 		1,
-		func(n *nodeRow) int64 { return n.GPUs },
+		func(node *nodeRow) int64 { return node.GPUs },
 	)
 	per(
 		"slurm_node_gpus_alloc",
 		"GPUs of the node that jobs hold.",
 		catalogue.None,
 		1,
-		func(n *nodeRow) int64 { return n.GPUAlloc },
+		func(node *nodeRow) int64 { return node.GPUAlloc },
 	)
 	out = append(
 		out,
@@ -305,7 +305,7 @@ func nativePartitions() []family {
 			func(s *scrape) float64 { return float64(len(s.pic.parts)) },
 		),
 	}
-	jobs := func(name, help string, amount func(t *tally) float64) {
+	jobs := func(name, help string, amount func(counts *tally) float64) {
 		out = append(
 			out,
 			family{
@@ -330,34 +330,34 @@ func nativePartitions() []family {
 	jobs(
 		"_max_job_nodes",
 		"Most nodes that one pending job asks for.",
-		func(t *tally) float64 { return float64(t.maxNodes) },
+		func(counts *tally) float64 { return float64(counts.maxNodes) },
 	)
 	jobs(
 		"_max_job_nodes_nohold",
 		"Most nodes that one pending job asks for that is not held.",
-		func(t *tally) float64 { return float64(t.maxNodesFree) },
+		func(counts *tally) float64 { return float64(counts.maxNodesFree) },
 	)
 	jobs(
 		"_min_job_nodes",
 		"Fewest nodes that one pending job asks for.",
-		func(t *tally) float64 { return float64(t.minNodes) },
+		func(counts *tally) float64 { return float64(counts.minNodes) },
 	)
 	jobs(
 		"_min_job_nodes_nohold",
 		"Fewest nodes that one pending job asks for that is not held.",
-		func(t *tally) float64 { return float64(t.minNodesFree) },
+		func(counts *tally) float64 { return float64(counts.minNodesFree) },
 	)
 	jobs(
 		"_wait_part_node_limit",
 		"Jobs that wait for a limit on the partition's nodes.",
-		func(t *tally) float64 { return float64(t.limited) },
+		func(counts *tally) float64 { return float64(counts.limited) },
 	)
 	return native(endpointPartitions, append(out, nativePartitionNodes()...))
 }
 
 // partitionSum adds an amount up over the nodes of each partition; one below 0
 // is not known.
-func partitionSum(name, help string, scale float64, amount func(n *nodeRow) int64) family {
+func partitionSum(name, help string, scale float64, amount func(node *nodeRow) int64) family {
 	return family{
 		gaugeMetric(name, help, catalogue.None, "node records", "partitions", "partition"),
 		func(s *scrape) {
@@ -447,60 +447,60 @@ func nativePartitionNodes() []family {
 //
 //muster:table one entry for each metric
 func nativeScheduler() []family {
-	fig := func(name, help string, read func(r *schedRow) float64) family {
+	fig := func(name, help string, read func(row *schedRow) float64) family {
 		return singleSeries(gaugeMetric("slurm_"+name, help, catalogue.None, "figures of the scheduler", "1"), func(s *scrape) float64 { return read(&s.pic.sched) })
 	}
-	exit := func(name, help string, of func(r *schedRow) map[string]uint64, word string) family {
-		return fig(name, help, func(r *schedRow) float64 { return float64(of(r)[word]) })
+	exit := func(name, help string, of func(row *schedRow) map[string]uint64, word string) family {
+		return fig(name, help, func(row *schedRow) float64 { return float64(of(row)[word]) })
 	}
-	main := func(r *schedRow) map[string]uint64 { return r.Exits }
-	backfill := func(r *schedRow) map[string]uint64 { return r.BFExits }
+	main := func(row *schedRow) map[string]uint64 { return row.Exits }
+	backfill := func(row *schedRow) map[string]uint64 { return row.BFExits }
 	out := []family{
-		fig("agent_cnt", "Agents that the controller has threads for.", func(r *schedRow) float64 { return float64(r.Agents) }),
-		fig("agent_queue_size", "Requests that wait to be sent to nodes.", func(r *schedRow) float64 { return float64(r.ServerQueue) }),
-		fig("agent_thread_cnt", "Threads that send requests to nodes.", func(r *schedRow) float64 { return float64(r.AgentThreads) }),
-		fig("bf_depth_mean", "Mean number of jobs looked at in a backfill cycle.", func(r *schedRow) float64 { return meanOf(float64(r.BFDepthTotal), r.BFCycles) }),
-		fig("bf_mean_cycle", "Mean time of a backfill cycle in microseconds.", func(r *schedRow) float64 { return meanOf(toMicros(r.BFTotal), r.BFCycles) }),
-		fig("bf_mean_table_sz", "Mean number of planned slots of backfill.", func(r *schedRow) float64 { return meanOf(float64(r.BFTableTotal), r.BFCycles) }),
-		fig("bf_queue_len_mean", "Mean length of backfill's queue.", func(r *schedRow) float64 { return meanOf(float64(r.BFQueueTotal), r.BFCycles) }),
-		fig("bf_try_depth_mean", "Mean number of jobs tried in a backfill cycle.", func(r *schedRow) float64 { return meanOf(float64(r.BFTryTotal), r.BFCycles) }),
-		fig("backfilled_het_jobs", "Components of heterogeneous jobs started by backfill.", func(r *schedRow) float64 { return float64(r.BackfilledHet) }),
-		fig("backfilled_jobs", "Jobs started by backfill.", func(r *schedRow) float64 { return float64(r.Backfilled) }),
-		fig("bf_active", "1 while backfill runs.", func(r *schedRow) float64 { return oneIf(r.BFActive) }),
-		fig("bf_cycle_cnt", "Backfill cycles.", func(r *schedRow) float64 { return float64(r.BFCycles) }),
-		fig("bf_cycle_last", "Time of the last backfill cycle in microseconds.", func(r *schedRow) float64 { return toMicros(r.BFLast) }),
-		fig("bf_cycle_max", "Time of the longest backfill cycle in microseconds.", func(r *schedRow) float64 { return toMicros(r.BFMax) }),
-		fig("bf_cycle_tot", "Time of all backfill cycles in microseconds.", func(r *schedRow) float64 { return toMicros(r.BFTotal) }),
-		fig("bf_depth_tot", "Jobs looked at in all backfill cycles.", func(r *schedRow) float64 { return float64(r.BFDepthTotal) }),
-		fig("bf_depth_try_tot", "Jobs tried in all backfill cycles.", func(r *schedRow) float64 { return float64(r.BFTryTotal) }),
-		fig("bf_last_depth", "Jobs looked at in the last backfill cycle.", func(r *schedRow) float64 { return float64(r.BFDepthLast) }),
-		fig("bf_last_depth_try", "Jobs tried in the last backfill cycle.", func(r *schedRow) float64 { return float64(r.BFTryLast) }),
-		fig("bf_queue_len", "Length of backfill's queue in its last cycle.", func(r *schedRow) float64 { return float64(r.BFQueue) }),
-		fig("bf_queue_len_tot", "Sum of the lengths of backfill's queue.", func(r *schedRow) float64 { return float64(r.BFQueueTotal) }),
-		fig("bf_table_size", "Planned slots of backfill's last cycle.", func(r *schedRow) float64 { return float64(r.BFTable) }),
-		fig("bf_table_size_tot", "Sum of backfill's planned slots.", func(r *schedRow) float64 { return float64(r.BFTableTotal) }),
-		fig("bf_when_last_cycle", "When the last backfill cycle began, in seconds since 1970.", func(r *schedRow) float64 { return float64(r.BFWhen.Unix()) }),
-		fig("sdiag_jobs_canceled", "Jobs cancelled.", func(r *schedRow) float64 { return float64(r.Cancelled) }),
-		fig("sdiag_jobs_completed", "Jobs completed.", func(r *schedRow) float64 { return float64(r.Completed) }),
-		fig("sdiag_jobs_failed", "Jobs failed.", func(r *schedRow) float64 { return float64(r.Failed) }),
+		fig("agent_cnt", "Agents that the controller has threads for.", func(row *schedRow) float64 { return float64(row.Agents) }),
+		fig("agent_queue_size", "Requests that wait to be sent to nodes.", func(row *schedRow) float64 { return float64(row.ServerQueue) }),
+		fig("agent_thread_cnt", "Threads that send requests to nodes.", func(row *schedRow) float64 { return float64(row.AgentThreads) }),
+		fig("bf_depth_mean", "Mean number of jobs looked at in a backfill cycle.", func(row *schedRow) float64 { return meanOf(float64(row.BFDepthTotal), row.BFCycles) }),
+		fig("bf_mean_cycle", "Mean time of a backfill cycle in microseconds.", func(row *schedRow) float64 { return meanOf(toMicros(row.BFTotal), row.BFCycles) }),
+		fig("bf_mean_table_sz", "Mean number of planned slots of backfill.", func(row *schedRow) float64 { return meanOf(float64(row.BFTableTotal), row.BFCycles) }),
+		fig("bf_queue_len_mean", "Mean length of backfill's queue.", func(row *schedRow) float64 { return meanOf(float64(row.BFQueueTotal), row.BFCycles) }),
+		fig("bf_try_depth_mean", "Mean number of jobs tried in a backfill cycle.", func(row *schedRow) float64 { return meanOf(float64(row.BFTryTotal), row.BFCycles) }),
+		fig("backfilled_het_jobs", "Components of heterogeneous jobs started by backfill.", func(row *schedRow) float64 { return float64(row.BackfilledHet) }),
+		fig("backfilled_jobs", "Jobs started by backfill.", func(row *schedRow) float64 { return float64(row.Backfilled) }),
+		fig("bf_active", "1 while backfill runs.", func(row *schedRow) float64 { return oneIf(row.BFActive) }),
+		fig("bf_cycle_cnt", "Backfill cycles.", func(row *schedRow) float64 { return float64(row.BFCycles) }),
+		fig("bf_cycle_last", "Time of the last backfill cycle in microseconds.", func(row *schedRow) float64 { return toMicros(row.BFLast) }),
+		fig("bf_cycle_max", "Time of the longest backfill cycle in microseconds.", func(row *schedRow) float64 { return toMicros(row.BFMax) }),
+		fig("bf_cycle_tot", "Time of all backfill cycles in microseconds.", func(row *schedRow) float64 { return toMicros(row.BFTotal) }),
+		fig("bf_depth_tot", "Jobs looked at in all backfill cycles.", func(row *schedRow) float64 { return float64(row.BFDepthTotal) }),
+		fig("bf_depth_try_tot", "Jobs tried in all backfill cycles.", func(row *schedRow) float64 { return float64(row.BFTryTotal) }),
+		fig("bf_last_depth", "Jobs looked at in the last backfill cycle.", func(row *schedRow) float64 { return float64(row.BFDepthLast) }),
+		fig("bf_last_depth_try", "Jobs tried in the last backfill cycle.", func(row *schedRow) float64 { return float64(row.BFTryLast) }),
+		fig("bf_queue_len", "Length of backfill's queue in its last cycle.", func(row *schedRow) float64 { return float64(row.BFQueue) }),
+		fig("bf_queue_len_tot", "Sum of the lengths of backfill's queue.", func(row *schedRow) float64 { return float64(row.BFQueueTotal) }),
+		fig("bf_table_size", "Planned slots of backfill's last cycle.", func(row *schedRow) float64 { return float64(row.BFTable) }),
+		fig("bf_table_size_tot", "Sum of backfill's planned slots.", func(row *schedRow) float64 { return float64(row.BFTableTotal) }),
+		fig("bf_when_last_cycle", "When the last backfill cycle began, in seconds since 1970.", func(row *schedRow) float64 { return float64(row.BFWhen.Unix()) }),
+		fig("sdiag_jobs_canceled", "Jobs cancelled.", func(row *schedRow) float64 { return float64(row.Cancelled) }),
+		fig("sdiag_jobs_completed", "Jobs completed.", func(row *schedRow) float64 { return float64(row.Completed) }),
+		fig("sdiag_jobs_failed", "Jobs failed.", func(row *schedRow) float64 { return float64(row.Failed) }),
 		singleSeries(gaugeMetric("slurm_sdiag_jobs_pending", "Pending jobs.", catalogue.None, "job records", "1"), func(s *scrape) float64 { return float64(s.pic.jobs.base[spec.Pending]) }),
 		singleSeries(gaugeMetric("slurm_sdiag_jobs_running", "Running jobs.", catalogue.None, "job records", "1"), func(s *scrape) float64 { return float64(s.pic.jobs.base[spec.Running]) }),
-		fig("sdiag_jobs_started", "Jobs started.", func(r *schedRow) float64 { return float64(r.Started) }),
-		fig("sdiag_jobs_submitted", "Jobs submitted.", func(r *schedRow) float64 { return float64(r.Submitted) }),
-		fig("sdiag_job_states_ts", "When jobs were counted by state, in seconds since 1970.", func(r *schedRow) float64 { return float64(r.StatesAt.Unix()) }),
-		fig("last_backfilled_jobs", "Jobs started by backfill since the figures were last reset; Muster never resets them.", func(r *schedRow) float64 { return float64(r.BackfilledCycle) }),
-		fig("sdiag_latency", "Delay of the controller in microseconds: in Slurm of reading the clock, in Muster of the last batch to become durable.", func(r *schedRow) float64 { return toMicros(r.Latency) }),
-		fig("schedule_cycle_cnt", "Scheduling cycles.", func(r *schedRow) float64 { return float64(r.Cycles) }),
-		fig("schedule_cycle_depth", "Jobs looked at in all scheduling cycles.", func(r *schedRow) float64 { return float64(r.CycleDepth) }),
-		fig("schedule_cycle_last", "Time of the last scheduling cycle in microseconds.", func(r *schedRow) float64 { return toMicros(r.CycleLast) }),
-		fig("schedule_cycle_max", "Time of the longest scheduling cycle in microseconds.", func(r *schedRow) float64 { return toMicros(r.CycleMax) }),
-		fig("schedule_cycle_tot", "Time of all scheduling cycles in microseconds.", func(r *schedRow) float64 { return toMicros(r.CycleTotal) }),
-		fig("schedule_queue_len", "Length of the queue in the last scheduling cycle.", func(r *schedRow) float64 { return float64(r.CycleQueue) }),
-		fig("sched_mean_cycle", "Mean time of a scheduling cycle in microseconds.", func(r *schedRow) float64 { return meanOf(toMicros(r.CycleTotal), r.Cycles) }),
-		fig("sched_mean_depth_cycle", "Mean number of jobs looked at in a scheduling cycle.", func(r *schedRow) float64 { return meanOf(float64(r.CycleDepth), r.Cycles) }),
-		fig("server_thread_cnt", "Threads that serve requests.", func(r *schedRow) float64 { return float64(r.Threads) }),
-		fig("slurmdbd_queue_size", "Records that wait for accounting.", func(r *schedRow) float64 { return float64(r.DBDQueue) }),
-		fig("last_proc_req_start", "When the figures were last reset, in seconds since 1970.", func(r *schedRow) float64 { return float64(r.Since.Unix()) }),
+		fig("sdiag_jobs_started", "Jobs started.", func(row *schedRow) float64 { return float64(row.Started) }),
+		fig("sdiag_jobs_submitted", "Jobs submitted.", func(row *schedRow) float64 { return float64(row.Submitted) }),
+		fig("sdiag_job_states_ts", "When jobs were counted by state, in seconds since 1970.", func(row *schedRow) float64 { return float64(row.StatesAt.Unix()) }),
+		fig("last_backfilled_jobs", "Jobs started by backfill since the figures were last reset; Muster never resets them.", func(row *schedRow) float64 { return float64(row.BackfilledCycle) }),
+		fig("sdiag_latency", "Delay of the controller in microseconds: in Slurm of reading the clock, in Muster of the last batch to become durable.", func(row *schedRow) float64 { return toMicros(row.Latency) }),
+		fig("schedule_cycle_cnt", "Scheduling cycles.", func(row *schedRow) float64 { return float64(row.Cycles) }),
+		fig("schedule_cycle_depth", "Jobs looked at in all scheduling cycles.", func(row *schedRow) float64 { return float64(row.CycleDepth) }),
+		fig("schedule_cycle_last", "Time of the last scheduling cycle in microseconds.", func(row *schedRow) float64 { return toMicros(row.CycleLast) }),
+		fig("schedule_cycle_max", "Time of the longest scheduling cycle in microseconds.", func(row *schedRow) float64 { return toMicros(row.CycleMax) }),
+		fig("schedule_cycle_tot", "Time of all scheduling cycles in microseconds.", func(row *schedRow) float64 { return toMicros(row.CycleTotal) }),
+		fig("schedule_queue_len", "Length of the queue in the last scheduling cycle.", func(row *schedRow) float64 { return float64(row.CycleQueue) }),
+		fig("sched_mean_cycle", "Mean time of a scheduling cycle in microseconds.", func(row *schedRow) float64 { return meanOf(toMicros(row.CycleTotal), row.Cycles) }),
+		fig("sched_mean_depth_cycle", "Mean number of jobs looked at in a scheduling cycle.", func(row *schedRow) float64 { return meanOf(float64(row.CycleDepth), row.Cycles) }),
+		fig("server_thread_cnt", "Threads that serve requests.", func(row *schedRow) float64 { return float64(row.Threads) }),
+		fig("slurmdbd_queue_size", "Records that wait for accounting.", func(row *schedRow) float64 { return float64(row.DBDQueue) }),
+		fig("last_proc_req_start", "When the figures were last reset, in seconds since 1970.", func(row *schedRow) float64 { return float64(row.Since.Unix()) }),
 		singleSeries(gaugeMetric("slurm_sched_stats_timestamp", "When the figures were read, in seconds since 1970.", catalogue.None, "the exporter", "1"), func(s *scrape) float64 { return float64(s.pic.at.Unix()) }),
 	}
 	for _, word := range [...]string{"end", "max_depth", "max_job_start", "lic", "rpc_cnt", "timeout"} {

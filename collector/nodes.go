@@ -49,7 +49,7 @@ func eachPartition(s *scrape, f func(name string, nodes []int32)) {
 }
 
 // sum adds up an amount for each partition.
-func sum(s *scrape, scale float64, amount func(n *nodeRow) (used, total int64)) {
+func sum(s *scrape, scale float64, amount func(node *nodeRow) (used, total int64)) {
 	eachPartition(s, func(name string, nodes []int32) {
 		var c capacity
 		for _, k := range nodes {
@@ -66,7 +66,7 @@ func nodeMem(row *nodeRow) (int64, int64)  { return row.MemAlloc, row.MemForJobs
 func nodeGPUs(row *nodeRow) (int64, int64) { return row.GPUAlloc, row.GPUs }
 
 // largest finds the most that one node of each partition could give a job now.
-func largest(s *scrape, scale float64, amount func(n *nodeRow) (used, total int64)) {
+func largest(s *scrape, scale float64, amount func(node *nodeRow) (used, total int64)) {
 	eachPartition(s, func(name string, nodes []int32) {
 		best := int64(0)
 		for _, k := range nodes {

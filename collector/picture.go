@@ -228,19 +228,19 @@ type tallies struct {
 }
 
 func (m *tallies) tallyOf(key string) *tally {
-	t := m.by[key]
-	if t == nil {
+	counts := m.by[key]
+	if counts == nil {
 		if m.by == nil {
 			m.by = map[string]*tally{}
 		}
 		if len(m.free) == 0 {
 			m.free = make([]tally, 1+min(len(m.keys), 63))
 		}
-		t, m.free = &m.free[0], m.free[1:]
-		m.by[key] = t
+		counts, m.free = &m.free[0], m.free[1:]
+		m.by[key] = counts
 		m.keys = append(m.keys, key)
 	}
-	return t
+	return counts
 }
 
 // cores are CPUs by the base state of the jobs.

@@ -36,7 +36,7 @@ func fig(name, help string, read func(s *scrape) float64) family {
 }
 
 // nodeSum adds up an amount over all nodes.
-func nodeSum(amount func(n *nodeRow) int64) func(s *scrape) float64 {
+func nodeSum(amount func(node *nodeRow) int64) func(s *scrape) float64 {
 	return func(s *scrape) float64 {
 		total := int64(0)
 		for i := range s.pic.nodes {
@@ -47,13 +47,13 @@ func nodeSum(amount func(n *nodeRow) int64) func(s *scrape) float64 {
 }
 
 func vpensoCapacity() []family {
-	alloc := nodeSum(func(n *nodeRow) int64 { return n.GPUAlloc })
-	total := nodeSum(func(n *nodeRow) int64 { return n.GPUs })
+	alloc := nodeSum(func(node *nodeRow) int64 { return node.GPUAlloc })
+	total := nodeSum(func(node *nodeRow) int64 { return node.GPUs })
 	return []family{
 		fig(
 			"slurm_cpus_alloc",
 			"Allocated CPUs",
-			nodeSum(func(n *nodeRow) int64 { return n.CPUAlloc }),
+			nodeSum(func(node *nodeRow) int64 { return node.CPUAlloc }),
 		),
 		fig("slurm_cpus_idle", "Idle CPUs", nodeSum((*nodeRow).cpuIdle)),
 		fig(
@@ -64,7 +64,7 @@ func vpensoCapacity() []family {
 		fig(
 			"slurm_cpus_total",
 			"CPUs of all nodes",
-			nodeSum(func(n *nodeRow) int64 { return n.CPUs }),
+			nodeSum(func(node *nodeRow) int64 { return node.CPUs }),
 		),
 		fig("slurm_gpus_alloc", "Allocated GPUs", alloc),
 		fig("slurm_gpus_idle", "Idle GPUs", nodeSum((*nodeRow).gpuIdle)),
@@ -148,7 +148,7 @@ func vpensoStates() [][2]string {
 
 func vpensoNodes() []family {
 	var out []family
-	prefixed := func(s *scrape, nodes func(yield func(n *nodeRow)), prefix string) int {
+	prefixed := func(s *scrape, nodes func(yield func(node *nodeRow)), prefix string) int {
 		count := 0
 		nodes(func(row *nodeRow) {
 			if strings.HasPrefix(row.longState(), prefix) {
@@ -157,8 +157,8 @@ func vpensoNodes() []family {
 		})
 		return count
 	}
-	all := func(s *scrape) func(func(n *nodeRow)) {
-		return func(yield func(n *nodeRow)) {
+	all := func(s *scrape) func(func(node *nodeRow)) {
+		return func(yield func(node *nodeRow)) {
 			for i := range s.pic.nodes {
 				yield(&s.pic.nodes[i])
 			}
@@ -193,7 +193,7 @@ func vpensoNodes() []family {
 			},
 		),
 	)
-	per := func(name, help string, amount func(n *nodeRow) int64) {
+	per := func(name, help string, amount func(node *nodeRow) int64) {
 		out = append(
 			out,
 			family{
@@ -210,7 +210,7 @@ func vpensoNodes() []family {
 	per(
 		"slurm_node_cpu_alloc",
 		"Allocated CPUs of the node",
-		func(n *nodeRow) int64 { return n.CPUAlloc },
+		func(node *nodeRow) int64 { return node.CPUAlloc },
 	)
 	per("slurm_node_cpu_idle", "Idle CPUs of the node", (*nodeRow).cpuIdle)
 	per(
@@ -218,22 +218,22 @@ func vpensoNodes() []family {
 		"CPUs of the node that are neither allocated nor idle",
 		(*nodeRow).cpuOther,
 	)
-	per("slurm_node_cpu_total", "CPUs of the node", func(n *nodeRow) int64 { return n.CPUs })
+	per("slurm_node_cpu_total", "CPUs of the node", func(node *nodeRow) int64 { return node.CPUs })
 	per(
 		"slurm_node_mem_alloc",
 		"Memory of the node given to jobs, in MB as sinfo prints it",
-		func(n *nodeRow) int64 { return n.MemAlloc },
+		func(node *nodeRow) int64 { return node.MemAlloc },
 	)
 	per(
 		"slurm_node_mem_total",
 		"Memory of the node, in MB as sinfo prints it",
-		func(n *nodeRow) int64 { return n.Mem },
+		func(node *nodeRow) int64 { return node.Mem },
 	)
 	return append(out, vpensoNodeExtras()...)
 }
 
 // eachNodePart calls f for every node in each of its partitions.
-func eachNodePart(s *scrape, f func(n *nodeRow, part string)) {
+func eachNodePart(s *scrape, f func(node *nodeRow, part string)) {
 	eachPartition(s, func(name string, nodes []int32) {
 		for _, k := range nodes {
 			f(&s.pic.nodes[k], name)
@@ -335,10 +335,10 @@ func vpensoNodeExtras() []family {
 
 func vpensoPartitions() []family {
 	var out []family
-	per := func(name, help string, amount func(n *nodeRow) int64) {
+	per := func(name, help string, amount func(node *nodeRow) int64) {
 		out = append(out, partitionSum(name, help, 1, amount))
 	}
-	jobs := func(name, help string, amount func(t *tally) float64) {
+	jobs := func(name, help string, amount func(counts *tally) float64) {
 		out = append(
 			out,
 			family{
@@ -350,7 +350,7 @@ func vpensoPartitions() []family {
 	per(
 		"slurm_partition_cpus_allocated",
 		"Allocated CPUs of the partition",
-		func(n *nodeRow) int64 { return n.CPUAlloc },
+		func(node *nodeRow) int64 { return node.CPUAlloc },
 	)
 	per("slurm_partition_cpus_idle", "Idle CPUs of the partition", (*nodeRow).cpuIdle)
 	per(
@@ -361,23 +361,23 @@ func vpensoPartitions() []family {
 	per(
 		"slurm_partition_cpus_total",
 		"CPUs of the partition",
-		func(n *nodeRow) int64 { return n.CPUs },
+		func(node *nodeRow) int64 { return node.CPUs },
 	)
 	per(
 		"slurm_partition_gpus_allocated",
 		"Allocated GPUs of the partition",
-		func(n *nodeRow) int64 { return n.GPUAlloc },
+		func(node *nodeRow) int64 { return node.GPUAlloc },
 	)
 	per("slurm_partition_gpus_idle", "Idle GPUs of the partition", (*nodeRow).gpuIdle)
 	jobs(
 		"slurm_partition_jobs_pending",
 		"Pending jobs of the partition",
-		func(t *tally) float64 { return float64(t.shown[spec.Pending]) },
+		func(counts *tally) float64 { return float64(counts.shown[spec.Pending]) },
 	)
 	jobs(
 		"slurm_partition_jobs_running",
 		"Running jobs of the partition",
-		func(t *tally) float64 { return float64(t.shown[spec.Running]) },
+		func(counts *tally) float64 { return float64(counts.shown[spec.Running]) },
 	)
 	return out
 }
@@ -391,7 +391,7 @@ type queueState struct {
 
 func queueStates() []queueState {
 	of := func(name string, st spec.JobState) queueState {
-		return queueState{name, func(t *tally) int64 { return t.shown[st] }, st}
+		return queueState{name, func(counts *tally) int64 { return counts.shown[st] }, st}
 	}
 	return []queueState{
 		of("pending", spec.Pending),
@@ -400,13 +400,13 @@ func queueStates() []queueState {
 		of("cancelled", spec.Cancelled),
 		{
 			"completing",
-			func(t *tally) int64 { return t.closing },
+			func(counts *tally) int64 { return counts.closing },
 			0,
 		},
 		of("completed", spec.Completed),
 		{
 			"configuring",
-			func(t *tally) int64 { return t.flags[0] },
+			func(counts *tally) int64 { return counts.flags[0] },
 			0,
 		},
 		of("failed", spec.Failed),
@@ -506,13 +506,13 @@ func vpensoSubjects() []family {
 	for _, sub := range sampleSubjects() {
 		for _, m := range [...]struct {
 			name, help string
-			amount     func(t *tally) int64
+			amount     func(counts *tally) int64
 		}{
-			{"jobs_pending", "Pending jobs", func(t *tally) int64 { return t.shown[spec.Pending] }},
-			{"jobs_running", "Running jobs", func(t *tally) int64 { return t.shown[spec.Running] }},
-			{"jobs_suspended", "Suspended jobs", func(t *tally) int64 { return t.shown[spec.Suspended] }},
-			{"cpus_running", "CPUs of running jobs", func(t *tally) int64 { return t.cores[spec.Running] }},
-			{"gpus_running", "GPUs that jobs hold", func(t *tally) int64 { return t.gpus }},
+			{"jobs_pending", "Pending jobs", func(counts *tally) int64 { return counts.shown[spec.Pending] }},
+			{"jobs_running", "Running jobs", func(counts *tally) int64 { return counts.shown[spec.Running] }},
+			{"jobs_suspended", "Suspended jobs", func(counts *tally) int64 { return counts.shown[spec.Suspended] }},
+			{"cpus_running", "CPUs of running jobs", func(counts *tally) int64 { return counts.cores[spec.Running] }},
+			{"gpus_running", "GPUs that jobs hold", func(counts *tally) int64 { return counts.gpus }},
 		} {
 			out = append(out, family{gaugeMetric("slurm_"+sub.name+"_"+m.name, m.help+" of the "+
 				sub.name, catalogue.None, "job records", sub.name+"s with such jobs", sub.name), func(s *scrape) {

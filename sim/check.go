@@ -86,8 +86,8 @@ func (w *World) isSettled() bool {
 		left = left || job.HoldsNodes()
 		return !left
 	})
-	cluster.Nodes.Range(func(_ uint64, n *state.Node) bool {
-		left = left || len(n.Unfenced) > 0 || len(n.Holds) > 0
+	cluster.Nodes.Range(func(_ uint64, node *state.Node) bool {
+		left = left || len(node.Unfenced) > 0 || len(node.Holds) > 0
 		return !left
 	})
 	return !left
@@ -145,15 +145,15 @@ func (w *World) finalChecks() {
 	if !w.isSettled() {
 		cluster.Jobs.Range(func(_ uint64, job *state.Job) bool {
 			if (!job.State.Terminal() && !isHopeless(cluster, job, 0)) || job.HoldsNodes() {
-				cluster.Nodes.Range(func(_ uint64, n *state.Node) bool {
+				cluster.Nodes.Range(func(_ uint64, node *state.Node) bool {
 					w.noteLine(
 						"%s: admin %d, power %d, reboot %v, lost %v, jobs %v",
-						n.Spec.Name,
-						n.Admin,
-						n.Power,
-						n.Reboot,
-						n.Lost,
-						n.Jobs,
+						node.Spec.Name,
+						node.Admin,
+						node.Power,
+						node.Reboot,
+						node.Lost,
+						node.Jobs,
 					)
 					return true
 				})
@@ -192,12 +192,12 @@ func (w *World) finalChecks() {
 			}
 		}
 	}
-	cluster.Nodes.Range(func(_ uint64, n *state.Node) bool {
-		if len(n.Unfenced) > 0 {
-			w.failSeed("node %s still has unfenced runs: %v", n.Spec.Name, n.Unfenced)
+	cluster.Nodes.Range(func(_ uint64, node *state.Node) bool {
+		if len(node.Unfenced) > 0 {
+			w.failSeed("node %s still has unfenced runs: %v", node.Spec.Name, node.Unfenced)
 		}
-		if !n.Unused() || !n.UsedCPU.Empty() || !n.UsedGPU.Empty() || n.UsedMem != 0 {
-			w.failSeed("node %s still has something allocated; jobs %v", n.Spec.Name, n.Jobs)
+		if !node.Unused() || !node.UsedCPU.Empty() || !node.UsedGPU.Empty() || node.UsedMem != 0 {
+			w.failSeed("node %s still has something allocated; jobs %v", node.Spec.Name, node.Jobs)
 		}
 		return true
 	})

@@ -389,8 +389,8 @@ const longestBelief = 90 * spec.Second
 func (c *controller) beginTurn() {
 	c.st = c.foldDisk()
 	c.durable = c.st.Freeze()
-	for _, n := range c.w.nodes {
-		c.heard[n.name] = c.w.now
+	for _, node := range c.w.nodes {
+		c.heard[node.name] = c.w.now
 	}
 	for _, m := range c.w.group.members {
 		c.contact[m] = c.w.now
@@ -445,9 +445,9 @@ func (c *controller) endTurn(reason string, args ...any) {
 	c.flying = nil
 	c.waiting = nil
 	c.w.noteLine("%s leads no more: %s", c.m.name, fmt.Sprintf(reason, args...))
-	for _, n := range c.w.nodes {
-		if n.ctl == c {
-			n.lostController()
+	for _, node := range c.w.nodes {
+		if node.ctl == c {
+			node.lostController()
 		}
 	}
 }
@@ -504,13 +504,13 @@ func (c *controller) runClockwork() {
 			return
 		}
 		c.decideCommand(event.Actor{}, scheduler.Tick{}, nil)
-		for _, n := range c.w.nodes {
-			if seen, known := c.heard[n.name], c.st.Node(n.name); c.up && known != nil &&
+		for _, node := range c.w.nodes {
+			if seen, known := c.heard[node.name], c.st.Node(node.name); c.up && known != nil &&
 				!known.Asleep() &&
 				c.w.now.Sub(seen) > c.st.Config.Timing.NodeTimeout {
 				c.decideCommand(
 					event.Actor{},
-					scheduler.NodeSilent{Node: n.name, LastSeen: seen},
+					scheduler.NodeSilent{Node: node.name, LastSeen: seen},
 					nil,
 				)
 			}
@@ -572,8 +572,8 @@ func (c *controller) orderEffects(b *batch) {
 			}
 		case *event.NodeReboot:
 			if e.Phase == event.RebootIssued {
-				n := c.w.nodeNamed(e.Node)
-				c.w.scheduleAfter(c.w.upTo(5*spec.Second), n.rebootMachine)
+				node := c.w.nodeNamed(e.Node)
+				c.w.scheduleAfter(c.w.upTo(5*spec.Second), node.rebootMachine)
 			}
 		case *event.JobNodeDone:
 			if e.Unfenced {
@@ -627,13 +627,13 @@ func (c *controller) orderJob(job *state.Job, only string) {
 		if job.Done.Has(i) || (only != "" && name != only) {
 			continue
 		}
-		n := c.w.nodeNamed(name)
+		node := c.w.nodeNamed(name)
 		r := run{job.UID, job.Attempt}
 		batchHost := i == 0
-		if !n.connected || n.ctl != c {
+		if !node.connected || node.ctl != c {
 			continue // reconcile orders it on the next connection, whose lease it needs
 		}
-		session := n.session
+		session := node.session
 		lease := plan.Lease{
 			From:   c.sent[name],
 			Length: job.Alloc.Lease,
@@ -641,17 +641,17 @@ func (c *controller) orderJob(job *state.Job, only string) {
 			Seq:    job.StartSeq,
 		}
 		c.w.sendMessage(func() {
-			if c.over || session != n.session || !n.connected {
+			if c.over || session != node.session || !node.connected {
 				return // the connection on which it was sent is gone
 			}
-			boot := n.boot
-			n.carryOut(func() {
+			boot := node.boot
+			node.carryOut(func() {
 				switch {
-				case boot != n.boot:
+				case boot != node.boot:
 				case ending:
-					n.terminatePart(r)
+					node.terminatePart(r)
 				default:
-					n.launchPart(r, batchHost, lease)
+					node.launchPart(r, batchHost, lease)
 				}
 			})
 		})
@@ -660,11 +660,11 @@ func (c *controller) orderJob(job *state.Job, only string) {
 
 // reconcileNode sends a node that connected everything that concerns it.
 func (c *controller) reconcileNode(name string) {
-	n := c.durable.Node(name)
-	if n == nil {
+	node := c.durable.Node(name)
+	if node == nil {
 		return
 	}
-	for _, uid := range n.Jobs {
+	for _, uid := range node.Jobs {
 		c.orderJob(c.durable.Job(uid), name)
 	}
 	c.stopGivenUp(name)
@@ -672,21 +672,21 @@ func (c *controller) reconcileNode(name string) {
 
 // stopGivenUp tells a node to end the runs that the controller has given up.
 func (c *controller) stopGivenUp(name string) {
-	given, n := c.durable.Node(name), c.w.nodeNamed(name)
-	if given == nil || !n.connected || n.ctl != c {
+	given, node := c.durable.Node(name), c.w.nodeNamed(name)
+	if given == nil || !node.connected || node.ctl != c {
 		return
 	}
 	for _, debt := range given.Unfenced {
 		r := run{debt.UID, debt.Attempt}
-		session := n.session
+		session := node.session
 		c.w.sendMessage(func() {
-			if c.over || session != n.session || !n.connected {
+			if c.over || session != node.session || !node.connected {
 				return
 			}
-			boot := n.boot
-			n.carryOut(func() {
-				if boot == n.boot {
-					n.terminatePart(r)
+			boot := node.boot
+			node.carryOut(func() {
+				if boot == node.boot {
+					node.terminatePart(r)
 				}
 			})
 		})

@@ -108,22 +108,22 @@ func (n *node) watchLeases() {
 
 // fenceNodes lets the controller believe in leases, and ask the site's program.
 func (c *controller) fenceNodes() {
-	for _, n := range c.w.nodes {
-		known := c.durable.Node(n.name)
+	for _, node := range c.w.nodes {
+		known := c.durable.Node(node.name)
 		if !c.up || known == nil || len(known.Unfenced) == 0 {
 			continue
 		}
-		last := max(c.answered[n.name], c.began)
+		last := max(c.answered[node.name], c.began)
 		if over := scheduler.LeasesOver(known, c.w.now.Sub(last)); len(over) > 0 {
-			c.w.noteLine("the controller fences %s by lease", n.name)
+			c.w.noteLine("the controller fences %s by lease", node.name)
 			c.decideCommand(
 				event.Actor{},
-				scheduler.FenceNode{Node: n.name, By: event.FenceLease, Of: over},
+				scheduler.FenceNode{Node: node.name, By: event.FenceLease, Of: over},
 				nil,
 			)
 		}
-		if program, owed := scheduler.FenceProgramOf(c.durable, known); program != "" && !n.fencing {
-			c.runProgram(n, program, owed)
+		if program, owed := scheduler.FenceProgramOf(c.durable, known); program != "" && !node.fencing {
+			c.runProgram(node, program, owed)
 		}
 	}
 }

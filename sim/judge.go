@@ -27,8 +27,8 @@ func (w *World) judgeCommand(
 				w.judgePreempted(before, e)
 			}
 		case *event.NodeDeleted:
-			if n := before.Node(e.Node); !n.Unused() {
-				w.failSeed("node %s is deleted while it has the jobs %v and %d holds", e.Node, n.Jobs, len(n.Holds))
+			if node := before.Node(e.Node); !node.Unused() {
+				w.failSeed("node %s is deleted while it has the jobs %v and %d holds", e.Node, node.Jobs, len(node.Holds))
 			}
 		case *event.ForeignHoldReleased:
 			w.judgeReleased(e)
@@ -41,8 +41,8 @@ func (w *World) judgeCommand(
 				w.judgeGivenBack(e, job)
 				continue
 			}
-			if n := w.nodeNamed(e.Node); n != nil && !e.Lost {
-				if p := n.journal[run{e.UID, e.Attempt}]; p != nil && p.alive {
+			if node := w.nodeNamed(e.Node); node != nil && !e.Lost {
+				if p := node.journal[run{e.UID, e.Attempt}]; p != nil && p.alive {
 					w.failSeed("node %s was released by attempt %d of job uid %d, which still has processes there", e.Node, e.Attempt, e.UID)
 				}
 			}
@@ -174,17 +174,17 @@ func (w *World) judgeStart(
 		)
 	}
 	for i := range e.Alloc.Nodes {
-		n := before.Node(e.Alloc.Nodes[i].Name)
-		if n != nil && len(n.Unfenced) > 0 {
+		node := before.Node(e.Alloc.Nodes[i].Name)
+		if node != nil && len(node.Unfenced) > 0 {
 			w.failSeed(
 				"job uid %d starts on %s, where attempt %d of job uid %d is not fenced yet",
 				e.UID,
-				n.Spec.Name,
-				n.Unfenced[0].Attempt,
-				n.Unfenced[0].UID,
+				node.Spec.Name,
+				node.Unfenced[0].Attempt,
+				node.Unfenced[0].UID,
 			)
 		}
-		if n == nil || !isInService(n) || goesDown(n) {
+		if node == nil || !isInService(node) || goesDown(node) {
 			w.failSeed(
 				"job uid %d starts on %s, which is not in service",
 				e.UID,
@@ -309,15 +309,15 @@ func sameJobs(a, b *state.State) bool {
 
 // isInService tells whether a node takes jobs: it has registered, or is powered down and
 // will register, and is not drained.
-func isInService(n *state.Node) bool {
-	isKnown := n.Inv != nil || n.Asleep()
-	return isKnown && n.Admin == event.NodeResume && !n.Lost
+func isInService(node *state.Node) bool {
+	isKnown := node.Inv != nil || node.Asleep()
+	return isKnown && node.Admin == event.NodeResume && !node.Lost
 }
 
 // goesDown tells whether a node takes no more jobs because it powers down or reboots.
-func goesDown(n *state.Node) bool {
-	if n.Power == event.PowerDownASAP || n.Power == event.PoweringDown {
+func goesDown(node *state.Node) bool {
+	if node.Power == event.PowerDownASAP || node.Power == event.PoweringDown {
 		return true
 	}
-	return n.Reboot != nil && (n.Reboot.ASAP || n.Reboot.Issued)
+	return node.Reboot != nil && (node.Reboot.ASAP || node.Reboot.Issued)
 }

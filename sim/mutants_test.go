@@ -75,7 +75,7 @@ func mutants() []mutant {
 		{"the GPUs of a reservation are anybody's", "scheduler/timeline/reservation.go",
 			"GPU: reservation.GPUsOf(node.Spec.Name),\n\t}", "GPU: 0}", "TestScripts/reservation_gpus"},
 		{"a job in several QOS is held to the limits of the best one only", "scheduler/eligible/qos.go",
-			"\tif name == \"\" || j.Spec.QOS == name {\n\t\treturn j\n", "\tif name != \"\\x00\" {\n\t\treturn j\n", "TestScripts/several_qos"},
+			"\tif name == \"\" || job.Spec.QOS == name {\n\t\treturn job\n", "\tif name != \"\\x00\" {\n\t\treturn job\n", "TestScripts/several_qos"},
 		{"a node under a job is deleted", "scheduler/decide/dynamic.go",
 			"case len(node.Jobs) > 0:", "case len(node.Jobs) < 0:", "TestScripts/dynamic_nodes"},
 		{"a hold goes because its pod was not seen", "copilot/copilot.go",

@@ -149,32 +149,32 @@ func (w *World) injectFaults() {
 	w.repeatEvery(profile.DiskEvery, w.group.troubleDisk)
 	w.repeatEvery(profile.RebootEvery, func() { w.nodes[w.rng.IntN(len(w.nodes))].rebootMachine() })
 	w.repeatEvery(profile.SilenceEvery, func() {
-		n := w.nodes[w.rng.IntN(len(w.nodes))]
-		if n.cut {
+		node := w.nodes[w.rng.IntN(len(w.nodes))]
+		if node.cut {
 			return
 		}
-		w.noteLine("%s falls silent", n.name)
-		n.cut, n.connected = true, false
-		n.session++
-		w.scheduleAfter(w.upTo(2*spec.Minute), func() { n.cut = false; n.connectSoon() })
+		w.noteLine("%s falls silent", node.name)
+		node.cut, node.connected = true, false
+		node.session++
+		w.scheduleAfter(w.upTo(2*spec.Minute), func() { node.cut = false; node.connectSoon() })
 	})
 	w.repeatEvery(profile.AgentEvery, func() {
-		n := w.nodes[w.rng.IntN(len(w.nodes))]
-		n.connected = false
-		n.session++
-		n.connectSoon()
+		node := w.nodes[w.rng.IntN(len(w.nodes))]
+		node.connected = false
+		node.session++
+		node.connectSoon()
 	})
 	w.repeatEvery(profile.HangEvery, func() {
-		n := w.nodes[w.rng.IntN(len(w.nodes))]
-		n.hangPart(hangs(1 + w.rng.IntN(int(allHangs))))
+		node := w.nodes[w.rng.IntN(len(w.nodes))]
+		node.hangPart(hangs(1 + w.rng.IntN(int(allHangs))))
 	})
 	w.repeatEvery(profile.DrainEvery, func() {
-		n := w.nodes[w.rng.IntN(w.profile.Nodes)]
+		node := w.nodes[w.rng.IntN(w.profile.Nodes)]
 		root := rootActor()
 		w.ctl.decideCommand(
 			root,
 			scheduler.UpdateNodes{
-				Nodes:  []string{n.name},
+				Nodes:  []string{node.name},
 				State:  event.NodeDrain,
 				Reason: new("look"),
 			},
@@ -183,7 +183,7 @@ func (w *World) injectFaults() {
 		w.scheduleAfter(w.upTo(spec.Minute), func() {
 			w.ctl.decideCommand(
 				root,
-				scheduler.UpdateNodes{Nodes: []string{n.name}, State: event.NodeResume},
+				scheduler.UpdateNodes{Nodes: []string{node.name}, State: event.NodeResume},
 				nil,
 			)
 		})
@@ -258,11 +258,11 @@ func (w *World) healFaults() {
 		m.join()
 		m.healDisk()
 	}
-	for _, n := range w.nodes {
-		n.cut = false
-		n.goOn()
-		if !n.connected && !n.dead {
-			n.connectSoon()
+	for _, node := range w.nodes {
+		node.cut = false
+		node.goOn()
+		if !node.connected && !node.dead {
+			node.connectSoon()
 		}
 	}
 	var release func()
@@ -276,19 +276,19 @@ func (w *World) healFaults() {
 			)
 		}
 		w.undoOperators()
-		for _, n := range w.nodes {
-			s := w.ctl.st.Node(n.name)
+		for _, node := range w.nodes {
+			s := w.ctl.st.Node(node.name)
 			if w.ctl.up && s != nil && s.Admin != event.NodeResume {
 				w.ctl.decideCommand(
 					root,
-					scheduler.UpdateNodes{Nodes: []string{n.name}, State: event.NodeResume},
+					scheduler.UpdateNodes{Nodes: []string{node.name}, State: event.NodeResume},
 					nil,
 				)
 			}
 			if w.ctl.up && s != nil && s.Power == event.PowerDownASAP {
 				w.ctl.decideCommand(
 					root,
-					scheduler.PowerNodes{Nodes: []string{n.name}, How: scheduler.PowerUp},
+					scheduler.PowerNodes{Nodes: []string{node.name}, How: scheduler.PowerUp},
 					nil,
 				)
 			}

@@ -45,9 +45,9 @@ func (k *kubernetes) createGang() {
 		gang.Request.Ask.GPUs = int64(1 + world.rng.IntN(world.profile.GPUs))
 	}
 	var admits []string
-	for _, n := range world.nodes {
+	for _, node := range world.nodes {
 		if world.rng.IntN(4) > 0 {
-			admits = append(admits, n.name)
+			admits = append(admits, node.name)
 		}
 	}
 	gang.Request.Admits = hostlist.Fold(admits)
@@ -105,14 +105,14 @@ func (k *kubernetes) replacePod(p *pod) {
 func (k *kubernetes) deleteHopeless() {
 	cluster := k.w.ctl.durable
 	for _, name := range slices.Clone(k.order) {
-		p := k.pods[name]
-		if p == nil || p.ganged == nil || p.Node != "" {
+		pod := k.pods[name]
+		if pod == nil || pod.ganged == nil || pod.Node != "" {
 			continue
 		}
-		job := cluster.JobOfPod(p.UID)
-		alone := job == nil && k.w.now.Sub(p.Created) > 10*spec.Minute
+		job := cluster.JobOfPod(pod.UID)
+		alone := job == nil && k.w.now.Sub(pod.Created) > 10*spec.Minute
 		if alone || job != nil && job.State == spec.Pending && fitsNowhere(cluster, job) {
-			k.delete(p)
+			k.delete(pod)
 		}
 	}
 }
@@ -239,12 +239,12 @@ func (k *kubernetes) deleteFor(del copilot.Delete) {
 		return
 	}
 	k.w.sendMessage(func() {
-		p := k.pods[del.Pod.Name]
-		if p == nil || p.UID != del.Pod.UID || p.Deleting || p.Over {
+		pod := k.pods[del.Pod.Name]
+		if pod == nil || pod.UID != del.Pod.UID || pod.Deleting || pod.Over {
 			return
 		}
-		k.judgeDeletion(p)
-		k.delete(p)
+		k.judgeDeletion(pod)
+		k.delete(pod)
 	})
 }
 
@@ -274,32 +274,32 @@ func (k *kubernetes) judgeDeletion(p *pod) {
 
 // isLost tells of a pod that was bound for whether it failed, or went before it had ended.
 func (k *kubernetes) isLost(uid string) bool {
-	p := k.byUID(uid)
+	pod := k.byUID(uid)
 	switch {
-	case p == nil:
+	case pod == nil:
 		return !k.done[uid]
-	case p.Over:
-		return !p.end.Exit.OK() || !p.doneFirst()
+	case pod.Over:
+		return !pod.end.Exit.OK() || !pod.doneFirst()
 	}
-	return p.gone
+	return pod.gone
 }
 
 // keepFor has the API server keep a pod of a gang, or lets go of it.
 func (k *kubernetes) keepFor(seen copilot.JobPod, kept bool) {
 	k.w.sendMessage(func() {
-		p := k.pods[seen.Name]
-		if p == nil || p.UID != seen.UID || p.kept == kept || kept && p.Deleting {
+		pod := k.pods[seen.Name]
+		if pod == nil || pod.UID != seen.UID || pod.kept == kept || kept && pod.Deleting {
 			return // it is not as it was seen
 		}
 		if k.w.rng.IntN(100) < k.w.profile.Conflicts {
 			return
 		}
-		p.kept = kept
-		if p.gone {
-			k.takeOut(p)
+		pod.kept = kept
+		if pod.gone {
+			k.takeOut(pod)
 			return
 		}
-		k.changed(p)
+		k.changed(pod)
 	})
 }
 
@@ -315,17 +315,17 @@ func (k *kubernetes) byUID(uid string) *pod {
 // bindFor binds a pod, if it is as it was seen.
 func (k *kubernetes) bindFor(bind copilot.Bind) {
 	k.w.sendMessage(func() {
-		p := k.pods[bind.Pod.Name]
-		if p == nil || p.UID != bind.Pod.UID || p.Node != "" || p.Deleting {
+		pod := k.pods[bind.Pod.Name]
+		if pod == nil || pod.UID != bind.Pod.UID || pod.Node != "" || pod.Deleting {
 			return // it is not as it was seen
 		}
 		if k.w.rng.IntN(100) < k.w.profile.Conflicts {
 			return
 		}
-		k.jobCovers(p, bind.Place)
-		p.Node = bind.Place.Node
-		k.changed(p)
-		k.runs(p)
+		k.jobCovers(pod, bind.Place)
+		pod.Node = bind.Place.Node
+		k.changed(pod)
+		k.runs(pod)
 	})
 }
 
@@ -365,9 +365,9 @@ func (k *kubernetes) jobCovers(p *pod, place spec.PodPlace) {
 // judgeGivenBack: no node goes under a pod that is there.
 func (w *World) judgeGivenBack(e *event.JobNodeDone, job *state.Job) {
 	for _, member := range job.Spec.Pods.Pods {
-		p := w.pods.byUID(member.UID)
-		if p != nil && p.Node == e.Node && !p.Over && !p.gone {
-			w.failSeed("node %s was released by job uid %d, but its pod %s is still there", e.Node, e.UID, p.UID)
+		pod := w.pods.byUID(member.UID)
+		if pod != nil && pod.Node == e.Node && !pod.Over && !pod.gone {
+			w.failSeed("node %s was released by job uid %d, but its pod %s is still there", e.Node, e.UID, pod.UID)
 		}
 	}
 }

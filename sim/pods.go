@@ -111,7 +111,10 @@ func (k *kubernetes) beginPods() {
 	})
 	world.repeatEvery(pods.LostWatchEvery, func() {
 		k.blind = true
-		world.scheduleAfter(world.upTo(30*spec.Second), func() { k.blind = false; k.relistObjects() })
+		world.scheduleAfter(
+			world.upTo(30*spec.Second),
+			func() { k.blind = false; k.relistObjects() },
+		)
 	})
 	var round func()
 	round = func() {
@@ -155,9 +158,9 @@ func (k *kubernetes) createPods() {
 	if world.profile.GPUs > 0 && world.rng.IntN(2) == 0 {
 		p.Ask.GPUs = int64(world.rng.IntN(1 + world.profile.GPUs/2))
 	}
-	for _, n := range world.nodes {
+	for _, node := range world.nodes {
 		if world.rng.IntN(4) > 0 {
-			p.Admits = append(p.Admits, n.name)
+			p.Admits = append(p.Admits, node.name)
 		}
 	}
 	k.pods[p.Name] = p
@@ -310,12 +313,12 @@ func (k *kubernetes) holdCovers(p *pod, node, what string) {
 // judgeReleased: no hold goes under a pod that is there, or may come there.
 func (w *World) judgeReleased(e *event.ForeignHoldReleased) {
 	for _, name := range w.pods.order {
-		p := w.pods.pods[name]
-		if p.ganged != nil {
+		pod := w.pods.pods[name]
+		if pod.ganged != nil {
 			continue // what it has is its job's
 		}
-		isThere := !p.Over && !p.Gated && (p.Node == e.Node || p.Pinned == e.Node)
-		if isThere && p.UID == e.ID {
+		isThere := !pod.Over && !pod.Gated && (pod.Node == e.Node || pod.Pinned == e.Node)
+		if isThere && pod.UID == e.ID {
 			w.failSeed(
 				"the hold of pod %s on %s is released (%s), but the pod is still there",
 				e.ID,
@@ -340,7 +343,7 @@ func (k *kubernetes) reconcilePods() {
 	copilot.MarkOwn(pods, jobs)
 	nodes := copilot.Nodes(
 		cluster,
-		func(n *state.Node) bool { return scheduler.OpenToHolds(cluster, cluster.At, n) == nil },
+		func(node *state.Node) bool { return scheduler.OpenToHolds(cluster, cluster.At, node) == nil },
 	)
 	plan := copilot.Reconcile(pods, nodes)
 	for _, release := range plan.Releases {
@@ -406,14 +409,15 @@ func (k *kubernetes) take(take copilot.Take) {
 // letGo writes that a pod may go to a node, if the object is as it was seen.
 func (k *kubernetes) letGo(seen copilot.Pod, node string) {
 	k.w.sendMessage(func() {
-		p := k.pods[seen.Name]
-		if p == nil || p.UID != seen.UID || !p.Gated || k.w.rng.IntN(100) < k.w.profile.Conflicts {
+		pod := k.pods[seen.Name]
+		if pod == nil || pod.UID != seen.UID || !pod.Gated ||
+			k.w.rng.IntN(100) < k.w.profile.Conflicts {
 			return // a conflict: the next round tries again
 		}
-		k.holdCovers(p, node, "is let through to")
-		p.Gated, p.Pinned = false, node
-		k.changed(p)
-		k.w.scheduleAfter(k.w.upTo(5*spec.Second), func() { k.bindPod(p) })
+		k.holdCovers(pod, node, "is let through to")
+		pod.Gated, pod.Pinned = false, node
+		k.changed(pod)
+		k.w.scheduleAfter(k.w.upTo(5*spec.Second), func() { k.bindPod(pod) })
 	})
 }
 
@@ -423,14 +427,14 @@ func (k *kubernetes) podsLeft() bool { return len(k.pods) > 0 }
 // checkFinal holds after the faults have ceased.
 func (k *kubernetes) checkFinal() {
 	for _, name := range k.order {
-		p := k.pods[name]
+		pod := k.pods[name]
 		k.w.failSeed(
 			"pod %s never ends: gated %v, pinned to %q, on %q, kept %v",
-			p.UID,
-			p.Gated,
-			p.Pinned,
-			p.Node,
-			p.kept,
+			pod.UID,
+			pod.Gated,
+			pod.Pinned,
+			pod.Node,
+			pod.kept,
 		)
 	}
 }

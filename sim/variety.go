@@ -320,10 +320,10 @@ func (w *World) undoOperators() {
 			break
 		}
 	}
-	for _, n := range w.nodes[w.profile.Nodes:] {
-		if n.dead {
-			n.dead = false
-			n.connectSoon()
+	for _, node := range w.nodes[w.profile.Nodes:] {
+		if node.dead {
+			node.dead = false
+			node.connectSoon()
 		}
 	}
 }
@@ -423,13 +423,13 @@ func (w *World) judgeIdle(outcome *scheduler.Outcome, options scheduler.PassOpti
 		if !lacksNodes(job, now) || !isJudgedSize(job) {
 			return true
 		}
-		for _, n := range idle {
-			if w.wouldFit(job, n) {
+		for _, node := range idle {
+			if w.wouldFit(job, node) {
 				w.failSeed(
 					"job uid %d is pending with reason %s, but node %s has the idle resources that it needs",
 					job.UID,
 					job.Reason.Code,
-					n.Spec.Name,
+					node.Spec.Name,
 				)
 			}
 		}
@@ -451,10 +451,10 @@ func (w *World) unpromisedNodes(outcome *scheduler.Outcome) (list []*state.Node)
 		claims = claims || cluster.Job(spec.JobUID(uid)).Claim != nil
 		return !claims
 	})
-	cluster.Nodes.Range(func(_ uint64, n *state.Node) bool {
-		isUp := n.Usable() && n.Power == event.PowerOn && n.Reboot == nil
-		if isUp && !claims && !taken[n.ID] && n.Unused() {
-			list = append(list, n)
+	cluster.Nodes.Range(func(_ uint64, node *state.Node) bool {
+		isUp := node.Usable() && node.Power == event.PowerOn && node.Reboot == nil
+		if isUp && !claims && !taken[node.ID] && node.Unused() {
+			list = append(list, node)
 		}
 		return true
 	})
@@ -463,12 +463,12 @@ func (w *World) unpromisedNodes(outcome *scheduler.Outcome) (list []*state.Node)
 
 // wouldFit tells whether a job on one node has room on an empty one of its
 // partitions.
-func (w *World) wouldFit(job *state.Job, n *state.Node) bool {
+func (w *World) wouldFit(job *state.Job, node *state.Node) bool {
 	in := false
 	for _, name := range job.Spec.Partitions {
 		partition := w.ctl.st.Parts.Find(name)
 		if partition == nil || partition.Spec.State != spec.PartitionUp ||
-			!partition.Nodes.Has(int(n.ID)) {
+			!partition.Nodes.Has(int(node.ID)) {
 			continue
 		}
 		in = in || job.Spec.Time.Limit <= partition.Spec.MaxTime
@@ -484,8 +484,8 @@ func (w *World) wouldFit(job *state.Job, n *state.Node) bool {
 			shards += count.N
 		}
 	}
-	gpusFit := gpus <= int64(len(n.GPUs)) && (shards == 0 || len(n.GPUs) > 0)
-	return in && gpusFit && int64(job.Spec.Size.Tasks) <= n.CPUs
+	gpusFit := gpus <= int64(len(node.GPUs)) && (shards == 0 || len(node.GPUs) > 0)
+	return in && gpusFit && int64(job.Spec.Size.Tasks) <= node.CPUs
 }
 
 // Starts counts those that were of a kind.

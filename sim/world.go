@@ -242,20 +242,20 @@ func Shrink(seed uint64, profile Profile) (Profile, Result, error) {
 }
 
 // cuts are the steps of Shrink. Each ends at something that it leaves as it is.
-func cuts() []func(p *Profile) {
-	return []func(p *Profile){
-		func(p *Profile) { p.CrashEvery = 0 }, func(p *Profile) { p.RebootEvery = 0 }, func(p *Profile) { p.SilenceEvery = 0 },
-		func(p *Profile) { p.AgentEvery = 0 }, func(p *Profile) { p.HangEvery = 0 }, func(p *Profile) { p.DrainEvery = 0 }, func(p *Profile) { p.RequeueEvery = 0 },
-		func(p *Profile) { p.ClockEvery = 0 }, func(p *Profile) { p.ReconfigureEvery = 0 }, func(p *Profile) { p.Duplicate = 0 },
-		func(p *Profile) { p.QOSCap = false }, func(p *Profile) { p.Preempt = 0 }, func(p *Profile) { p.Floor = 0 }, func(p *Profile) { p.GPUs = 0 },
-		func(p *Profile) { p.Power = false }, func(p *Profile) { p.PowerEvery = 0 }, func(p *Profile) { p.BootFails = 0 }, func(p *Profile) { p.Fencing = 0 },
-		func(p *Profile) { p.Sides = false }, func(p *Profile) { p.Several = false }, func(p *Profile) { p.ByQOS = false },
-		func(p *Profile) { p.Typed = false }, func(p *Profile) { p.Shards = false }, func(p *Profile) { p.Apart = false },
-		func(p *Profile) { p.Het = 0 }, func(p *Profile) { p.Strangers = max(p.Strangers-1, 0) }, func(p *Profile) { p.ReserveEvery = 0 }, func(p *Profile) { p.ControlEvery = 0 },
-		func(p *Profile) { p.PodEvery = 0 }, func(p *Profile) { p.GangEvery = 0 }, func(p *Profile) { p.CopilotEvery = 0 }, func(p *Profile) { p.Conflicts = 0 }, func(p *Profile) { p.LostWatchEvery = 0 },
-		func(p *Profile) { p.ApartEvery = 0 }, func(p *Profile) { p.DiskEvery = 0 }, func(p *Profile) { p.Members = 1 },
-		func(p *Profile) { p.Nodes = max(p.Nodes-1, 1) }, func(p *Profile) { p.CPUs = max(p.CPUs-1, 1) },
-		func(p *Profile) { p.Jobs = max(p.Jobs/2, 1) }, func(p *Profile) { p.Jobs = max(p.Jobs-1, 1) },
+func cuts() []func(profile *Profile) {
+	return []func(profile *Profile){
+		func(profile *Profile) { profile.CrashEvery = 0 }, func(profile *Profile) { profile.RebootEvery = 0 }, func(profile *Profile) { profile.SilenceEvery = 0 },
+		func(profile *Profile) { profile.AgentEvery = 0 }, func(profile *Profile) { profile.HangEvery = 0 }, func(profile *Profile) { profile.DrainEvery = 0 }, func(profile *Profile) { profile.RequeueEvery = 0 },
+		func(profile *Profile) { profile.ClockEvery = 0 }, func(profile *Profile) { profile.ReconfigureEvery = 0 }, func(profile *Profile) { profile.Duplicate = 0 },
+		func(profile *Profile) { profile.QOSCap = false }, func(profile *Profile) { profile.Preempt = 0 }, func(profile *Profile) { profile.Floor = 0 }, func(profile *Profile) { profile.GPUs = 0 },
+		func(profile *Profile) { profile.Power = false }, func(profile *Profile) { profile.PowerEvery = 0 }, func(profile *Profile) { profile.BootFails = 0 }, func(profile *Profile) { profile.Fencing = 0 },
+		func(profile *Profile) { profile.Sides = false }, func(profile *Profile) { profile.Several = false }, func(profile *Profile) { profile.ByQOS = false },
+		func(profile *Profile) { profile.Typed = false }, func(profile *Profile) { profile.Shards = false }, func(profile *Profile) { profile.Apart = false },
+		func(profile *Profile) { profile.Het = 0 }, func(profile *Profile) { profile.Strangers = max(profile.Strangers-1, 0) }, func(profile *Profile) { profile.ReserveEvery = 0 }, func(profile *Profile) { profile.ControlEvery = 0 },
+		func(profile *Profile) { profile.PodEvery = 0 }, func(profile *Profile) { profile.GangEvery = 0 }, func(profile *Profile) { profile.CopilotEvery = 0 }, func(profile *Profile) { profile.Conflicts = 0 }, func(profile *Profile) { profile.LostWatchEvery = 0 },
+		func(profile *Profile) { profile.ApartEvery = 0 }, func(profile *Profile) { profile.DiskEvery = 0 }, func(profile *Profile) { profile.Members = 1 },
+		func(profile *Profile) { profile.Nodes = max(profile.Nodes-1, 1) }, func(profile *Profile) { profile.CPUs = max(profile.CPUs-1, 1) },
+		func(profile *Profile) { profile.Jobs = max(profile.Jobs/2, 1) }, func(profile *Profile) { profile.Jobs = max(profile.Jobs-1, 1) },
 	}
 }
 
@@ -295,10 +295,10 @@ func RunProfile(seed uint64, profile Profile) (Result, error) {
 	for i := range world.profile.Strangers {
 		world.nodes = append(world.nodes, newNode(world, strangeName(i)))
 	}
-	for i, n := range world.nodes {
-		n.dead = (world.profile.Power && i > 0) || i >= world.profile.Nodes
-		if !n.dead {
-			n.connectSoon()
+	for i, node := range world.nodes {
+		node.dead = (world.profile.Power && i > 0) || i >= world.profile.Nodes
+		if !node.dead {
+			node.connectSoon()
 		}
 	}
 	world.runPeople()

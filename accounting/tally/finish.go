@@ -241,7 +241,7 @@ func (j *job) liveRow() LiveRow {
 
 // shares makes the rows of what each node and each device gave.
 func (t *Tally) shares(j *job, seq uint64) {
-	s := j.spec
+	jobSpec := j.spec
 	for i := range j.Alloc.Nodes {
 		alloc, done := &j.Alloc.Nodes[i], &j.Done[i]
 		nodeRow := NodeRow{
@@ -250,8 +250,8 @@ func (t *Tally) shares(j *job, seq uint64) {
 			Restarts:  j.Restarts,
 			Attempt:   j.Attempt,
 			JobID:     uint32(j.ID),
-			User:      s.User,
-			Account:   s.Account,
+			User:      jobSpec.User,
+			Account:   jobSpec.Account,
 			Partition: j.Alloc.Partition,
 			QOS:       j.qosNow(),
 			Node:      alloc.Name,

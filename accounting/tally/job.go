@@ -162,25 +162,25 @@ func (t *Tally) applySubmitted(envelope *event.Envelope, e *event.JobSubmitted) 
 }
 
 func (t *Tally) applyEligible(envelope *event.Envelope, eligible *event.JobEligible) error {
-	j, err := t.pending(eligible.UID)
+	job, err := t.pending(eligible.UID)
 	if err != nil {
 		return err
 	}
-	j.Eligible = envelope.At
-	t.touchJob(j, envelope)
+	job.Eligible = envelope.At
+	t.touchJob(job, envelope)
 	return nil
 }
 
 func (t *Tally) applyReasons(envelope *event.Envelope, e *event.ReasonsChanged) error {
 	for i := range e.Jobs {
-		j, err := t.pending(e.Jobs[i].UID)
+		job, err := t.pending(e.Jobs[i].UID)
 		if err != nil {
 			return err
 		}
-		if j.Promised == 0 {
-			j.Promised = e.Jobs[i].Promise
+		if job.Promised == 0 {
+			job.Promised = e.Jobs[i].Promise
 		}
-		t.reason(j, envelope, e.Jobs[i].Reason)
+		t.reason(job, envelope, e.Jobs[i].Reason)
 	}
 	return nil
 }
@@ -208,50 +208,50 @@ func (t *Tally) reason(j *job, envelope *event.Envelope, reason spec.Reason) {
 }
 
 func (t *Tally) applyHeld(envelope *event.Envelope, e *event.JobHeld) error {
-	j, err := t.pending(e.UID)
+	job, err := t.pending(e.UID)
 	if err != nil {
 		return err
 	}
-	j.Hold = e.By
-	j.Eligible = 0
-	j.Promised = 0
-	t.reason(j, envelope, spec.Reason{Code: state.HoldReason(e.By)})
+	job.Hold = e.By
+	job.Eligible = 0
+	job.Promised = 0
+	t.reason(job, envelope, spec.Reason{Code: state.HoldReason(e.By)})
 	return nil
 }
 
 func (t *Tally) applyReleased(envelope *event.Envelope, e *event.JobReleased) error {
-	j, err := t.pending(e.UID)
+	job, err := t.pending(e.UID)
 	if err != nil {
 		return err
 	}
-	j.Hold = spec.NotHeld
-	t.reason(j, envelope, spec.Reason{Code: spec.ReasonNone})
+	job.Hold = spec.NotHeld
+	t.reason(job, envelope, spec.Reason{Code: spec.ReasonNone})
 	return nil
 }
 
 func (t *Tally) applyUpdated(envelope *event.Envelope, e *event.JobUpdated) error {
-	j, err := t.job(e.UID)
+	job, err := t.job(e.UID)
 	if err != nil {
 		return err
 	}
 	if e.Spec == nil {
 		return contradictionError("job uid %d is updated to nothing", e.UID)
 	}
-	if j.State == spec.Pending {
-		if j.Hold != e.Spec.Queue.Hold || j.Begin != e.Spec.Time.Begin ||
-			!j.spec.Queue.Dependency.Equal(e.Spec.Queue.Dependency) {
-			j.Eligible = 0
+	if job.State == spec.Pending {
+		if job.Hold != e.Spec.Queue.Hold || job.Begin != e.Spec.Time.Begin ||
+			!job.spec.Queue.Dependency.Equal(e.Spec.Queue.Dependency) {
+			job.Eligible = 0
 		}
-		j.Req = e.Req
-		j.Assoc = e.Assoc
-		j.Hold = e.Spec.Queue.Hold
-		j.Begin = e.Spec.Time.Begin
-		j.Promised = 0
-	} else if e.Spec.Time.Limit != j.spec.Time.Limit || slices.Contains(e.Changed, "TimeLimit") {
-		j.Limit = e.Spec.Time.Limit
+		job.Req = e.Req
+		job.Assoc = e.Assoc
+		job.Hold = e.Spec.Queue.Hold
+		job.Begin = e.Spec.Time.Begin
+		job.Promised = 0
+	} else if e.Spec.Time.Limit != job.spec.Time.Limit || slices.Contains(e.Changed, "TimeLimit") {
+		job.Limit = e.Spec.Time.Limit
 	}
-	j.spec = e.Spec
-	t.touchJob(j, envelope)
+	job.spec = e.Spec
+	t.touchJob(job, envelope)
 	return nil
 }
 
@@ -287,79 +287,80 @@ func (t *Tally) applySplit(envelope *event.Envelope, e *event.ArrayTaskSplit) er
 }
 
 func (t *Tally) applyStarted(envelope *event.Envelope, e *event.JobStarted) error {
-	j, err := t.pending(e.UID)
+	job, err := t.pending(e.UID)
 	if err != nil {
 		return err
 	}
-	if e.Alloc == nil || len(e.Alloc.Nodes) == 0 || len(j.TaskSet) > 0 || !e.Follows(j.Attempt) {
+	if e.Alloc == nil || len(e.Alloc.Nodes) == 0 || len(job.TaskSet) > 0 ||
+		!e.Follows(job.Attempt) {
 		return contradictionError("attempt %d of job uid %d cannot start", e.Attempt, e.UID)
 	}
-	j.State = spec.Running
-	j.Attempt = e.Attempt
-	j.Start = envelope.At
+	job.State = spec.Running
+	job.Attempt = e.Attempt
+	job.Start = envelope.At
 	if e.Adopted != nil {
-		j.Start = e.Adopted.At
+		job.Start = e.Adopted.At
 	}
-	j.Alloc = e.Alloc
-	j.Limit = e.Limit
-	j.Backfill = e.Backfill
-	j.Priority = e.Priority
-	j.Done, j.Given = make([]doneNode, len(e.Alloc.Nodes)), 0
-	j.Reason = spec.Reason{Code: spec.ReasonNone}
-	if j.Eligible == 0 {
-		j.Eligible = j.Start
+	job.Alloc = e.Alloc
+	job.Limit = e.Limit
+	job.Backfill = e.Backfill
+	job.Priority = e.Priority
+	job.Done, job.Given = make([]doneNode, len(e.Alloc.Nodes)), 0
+	job.Reason = spec.Reason{Code: spec.ReasonNone}
+	if job.Eligible == 0 {
+		job.Eligible = job.Start
 	}
-	t.touchJob(j, envelope)
+	t.touchJob(job, envelope)
 	return nil
 }
 
 func (t *Tally) applyEnded(envelope *event.Envelope, ended *event.JobEnded) error {
-	j, err := t.job(ended.UID)
+	job, err := t.job(ended.UID)
 	if err != nil {
 		return err
 	}
-	if j.State.Terminal() || ended.Attempt != j.Attempt || !ended.State.Terminal() {
+	if job.State.Terminal() || ended.Attempt != job.Attempt || !ended.State.Terminal() {
 		return contradictionError(
 			"job uid %d (%s, attempt %d) cannot end as %s of attempt %d",
 			ended.UID,
-			j.State,
-			j.Attempt,
+			job.State,
+			job.Attempt,
 			ended.State,
 			ended.Attempt,
 		)
 	}
 	over := cmp.Or(ended.At, envelope.At)
-	j.unsuspend(over)
-	j.State = ended.State
-	j.Exit = ended.Exit
-	j.Derived = ended.Derived
-	j.Reason = ended.Reason
-	j.By = ended.By
-	j.End = over
-	t.touchJob(j, envelope)
-	if j.Start == 0 || int(j.Given) == len(j.Done) {
-		t.close(j, envelope, ended.State.String())
+	job.unsuspend(over)
+	job.State = ended.State
+	job.Exit = ended.Exit
+	job.Derived = ended.Derived
+	job.Reason = ended.Reason
+	job.By = ended.By
+	job.End = over
+	t.touchJob(job, envelope)
+	if job.Start == 0 || int(job.Given) == len(job.Done) {
+		t.close(job, envelope, ended.State.String())
 	}
 	return nil
 }
 
 func (t *Tally) nodeDone(envelope *event.Envelope, e *event.JobNodeDone) error {
-	j, err := t.attempt(e.UID, e.Attempt)
+	job, err := t.attempt(e.UID, e.Attempt)
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(j.Alloc.Nodes, func(a spec.NodeAlloc) bool { return a.Name == e.Node })
-	if i < 0 || j.Done[i].At != 0 {
+	i := slices.IndexFunc(job.Alloc.Nodes, func(a spec.NodeAlloc) bool { return a.Name == e.Node })
+	if i < 0 || job.Done[i].At != 0 {
 		return contradictionError("node %s is not, or no longer, held by job uid %d", e.Node, e.UID)
 	}
-	j.Done[i] = doneNode{At: envelope.At, Lost: e.Lost, Usage: e.Usage, Extern: e.Extern}
-	j.Given++
+	job.Done[i] = doneNode{At: envelope.At, Lost: e.Lost, Usage: e.Usage, Extern: e.Extern}
+	job.Given++
 	if e.Batch != nil {
-		j.Batch = &batchEnd{Node: uint32(i), Result: *e.Batch}
+		job.Batch = &batchEnd{Node: uint32(i), Result: *e.Batch}
 	}
-	t.touchJob(j, envelope)
-	if j.State.Terminal() && int(j.Given) == len(j.Done) {
-		t.close(j, envelope, j.State.String())
+	t.touchJob(job, envelope)
+	if job.State.Terminal() && int(job.Given) == len(job.Done) {
+		t.close(job, envelope, job.State.String())
 	}
 	return nil
 }
@@ -410,8 +411,8 @@ func (t *Tally) applyRequeued(envelope *event.Envelope, e *event.JobRequeued) er
 
 func (t *Tally) applyPurged(e *event.JobPurged) error {
 	for _, uid := range e.UIDs {
-		j := t.jobs[uid]
-		if j == nil || !j.Over {
+		job := t.jobs[uid]
+		if job == nil || !job.Over {
 			return contradictionError("job uid %d is purged before its end", uid)
 		}
 		delete(t.jobs, uid)
@@ -420,7 +421,7 @@ func (t *Tally) applyPurged(e *event.JobPurged) error {
 }
 
 func (t *Tally) stepStarted(envelope *event.Envelope, e *event.StepStarted) error {
-	j, err := t.attempt(e.UID, e.Attempt)
+	job, err := t.attempt(e.UID, e.Attempt)
 	if err != nil {
 		return err
 	}
@@ -428,8 +429,8 @@ func (t *Tally) stepStarted(envelope *event.Envelope, e *event.StepStarted) erro
 	if e.Spec != nil {
 		container = e.Spec.Container.Name()
 	}
-	j.Steps = append(
-		j.Steps,
+	job.Steps = append(
+		job.Steps,
 		step{
 			ID:        e.Step,
 			Name:      e.Name,
@@ -440,27 +441,30 @@ func (t *Tally) stepStarted(envelope *event.Envelope, e *event.StepStarted) erro
 			Container: container,
 		},
 	)
-	t.touchJob(j, envelope)
+	t.touchJob(job, envelope)
 	return nil
 }
 
 func (t *Tally) stepEnded(envelope *event.Envelope, ended *event.StepEnded) error {
-	if j := t.jobs[ended.UID]; j != nil && j.Over && j.Attempt == ended.Attempt {
+	if job := t.jobs[ended.UID]; job != nil && job.Over && job.Attempt == ended.Attempt {
 		return nil // it came after the run's last node, which closed the step
 	}
-	j, err := t.attempt(ended.UID, ended.Attempt)
+	job, err := t.attempt(ended.UID, ended.Attempt)
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(j.Steps, func(s step) bool { return s.ID == ended.Step && s.Ended == 0 })
+	i := slices.IndexFunc(
+		job.Steps,
+		func(s step) bool { return s.ID == ended.Step && s.Ended == 0 },
+	)
 	if i < 0 {
 		return contradictionError("step %s of job uid %d does not run", ended.Step, ended.UID)
 	}
-	s := &j.Steps[i]
+	s := &job.Steps[i]
 	s.Ended, s.Usage = cmp.Or(ended.At, envelope.At), ended.Usage
-	t.touchJob(j, envelope)
-	if !t.quiet && !j.Counted {
-		row := j.stepRow(envelope.Seq, s)
+	t.touchJob(job, envelope)
+	if !t.quiet && !job.Counted {
+		row := job.stepRow(envelope.Seq, s)
 		row.State = ended.State.String()
 		row.Exit = ended.Result.Exit
 		row.Used = usedOf(ended.Usage)
@@ -471,30 +475,30 @@ func (t *Tally) stepEnded(envelope *event.Envelope, ended *event.StepEnded) erro
 
 // imagePinned notes what an image's name means for a job and its steps.
 func (t *Tally) imagePinned(envelope *event.Envelope, e *event.ImagePinned) error {
-	j, err := t.attempt(e.UID, e.Attempt)
+	job, err := t.attempt(e.UID, e.Attempt)
 	if err != nil {
 		return err
 	}
 	pinned := spec.PinnedImage{Image: e.Image, Digest: e.Digest}
-	j.Images = append(slices.Clip(j.Images), pinned)
-	t.touchJob(j, envelope)
+	job.Images = append(slices.Clip(job.Images), pinned)
+	t.touchJob(job, envelope)
 	return nil
 }
 
 // applyNoted changes what is said of a run whose row is still to be written. That of one
 // that is over stays: who reads it finds the note among the events.
 func (t *Tally) applyNoted(envelope *event.Envelope, e *event.JobNoted) {
-	j := t.jobs[e.UID]
-	if j == nil || j.Over {
+	job := t.jobs[e.UID]
+	if job == nil || job.Over {
 		return
 	}
-	noted := *j.spec
+	noted := *job.spec
 	e.Amend(&noted)
-	j.spec = &noted
-	if e.Derived != nil && j.State.Terminal() {
-		j.Derived = *e.Derived
+	job.spec = &noted
+	if e.Derived != nil && job.State.Terminal() {
+		job.Derived = *e.Derived
 	}
-	t.touchJob(j, envelope)
+	t.touchJob(job, envelope)
 }
 
 // imageOf is an image by its name, with its digest where that is known.
@@ -506,32 +510,32 @@ func (j *job) imageOf(name string) string {
 // applySuspended notes since when a run's processes stand still. It keeps what it
 // holds, so what its nodes gave goes on.
 func (t *Tally) applySuspended(envelope *event.Envelope, e *event.JobSuspended) error {
-	j, err := t.attempt(e.UID, e.Attempt)
+	job, err := t.attempt(e.UID, e.Attempt)
 	if err != nil {
 		return err
 	}
-	if j.State == spec.Suspended {
+	if job.State == spec.Suspended {
 		return nil // it is only said whether it goes on by itself
 	}
-	if j.State != spec.Running {
-		return contradictionError("job uid %d is %s and cannot be suspended", e.UID, j.State)
+	if job.State != spec.Running {
+		return contradictionError("job uid %d is %s and cannot be suspended", e.UID, job.State)
 	}
-	j.State, j.Stopped = spec.Suspended, envelope.At
-	t.touchJob(j, envelope)
+	job.State, job.Stopped = spec.Suspended, envelope.At
+	t.touchJob(job, envelope)
 	return nil
 }
 
 func (t *Tally) applyResumed(envelope *event.Envelope, e *event.JobResumed) error {
-	j, err := t.attempt(e.UID, e.Attempt)
+	job, err := t.attempt(e.UID, e.Attempt)
 	if err != nil {
 		return err
 	}
-	if j.State != spec.Suspended {
-		return contradictionError("job uid %d is %s, not suspended", e.UID, j.State)
+	if job.State != spec.Suspended {
+		return contradictionError("job uid %d is %s, not suspended", e.UID, job.State)
 	}
-	j.State = spec.Running
-	j.unsuspend(envelope.At)
-	t.touchJob(j, envelope)
+	job.State = spec.Running
+	job.unsuspend(envelope.At)
+	t.touchJob(job, envelope)
 	return nil
 }
 

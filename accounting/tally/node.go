@@ -100,9 +100,9 @@ func (t *Tally) movePartition(envelope *event.Envelope, names []string, in, out 
 // holds tells whether an open run still holds a node.
 func (t *Tally) holds(name string) bool {
 	//muster:unordered any one will do
-	for _, j := range t.jobs {
-		for i := range j.Done {
-			if j.Done[i].At == 0 && j.Alloc.Nodes[i].Name == name {
+	for _, job := range t.jobs {
+		for i := range job.Done {
+			if job.Done[i].At == 0 && job.Alloc.Nodes[i].Name == name {
 				return true
 			}
 		}

@@ -125,13 +125,22 @@ func (t *Tally) fold(envelope *event.Envelope) error {
 	case *event.PartitionGone:
 		t.movePartition(envelope, t.names, "", e.Name)
 	case *event.AccountRemoved:
-		t.dropAssociations(envelope, func(a *spec.Association) bool { return a.Account == e.Name })
+		t.dropAssociations(
+			envelope,
+			func(association *spec.Association) bool { return association.Account == e.Name },
+		)
 	case *event.UserRemoved:
-		t.dropAssociations(envelope, func(a *spec.Association) bool { return a.User == e.Name })
+		t.dropAssociations(
+			envelope,
+			func(association *spec.Association) bool { return association.User == e.Name },
+		)
 	case *event.AssociationPut:
 		t.putAssociation(envelope, &e.Association)
 	case *event.AssociationRemoved:
-		t.dropAssociations(envelope, func(a *spec.Association) bool { return a.ID == e.ID })
+		t.dropAssociations(
+			envelope,
+			func(association *spec.Association) bool { return association.ID == e.ID },
+		)
 	case *event.JobSubmitted:
 		return t.applySubmitted(envelope, e)
 	case *event.JobEligible:
@@ -184,11 +193,50 @@ func (t *Tally) fold(envelope *event.Envelope) error {
 		t.applyReboot(envelope, e)
 	case *event.EpochBegan:
 		t.out.Epochs = append(t.out.Epochs, Segment{Epoch: e.Value, Seq: envelope.Seq})
-	case *event.ClusterVersionRaised, *event.TokenIssued, *event.TokenSpent, *event.CertificateIssued, *event.CertificateRevoked, *event.CertificatesDropped,
+	case *event.ClusterVersionRaised,
+		*event.TokenIssued,
+		*event.TokenSpent,
+		*event.CertificateIssued,
+		*event.CertificateRevoked,
+		*event.CertificatesDropped,
 		*event.HistoryLost,
-		*event.QOSPut, *event.QOSRemoved, *event.AccountPut, *event.UserPut, *event.WCKeyPut, *event.WCKeyRemoved,
-		*event.ResourcePut, *event.ResourceRemoved, *event.ClusterPut, *event.ClusterRemoved, *event.ReservationPut, *event.ReservationRemoved, *event.CrontabPut, *event.TriggerPut, *event.TriggerRemoved, *event.UserTokenIssued, *event.UserTokensEnded, *event.UsageAged, *event.UsageCleared, *event.SharesNoted, *event.JobsAccruing, *event.JobEndRequested, *event.JobSignalled, *event.JobPrepared, *event.JobEpilogOver, *event.JobPodsOver, *event.JobReady, *event.GPUFaulted,
-		*event.StepNodeDone, *event.StepEndRequested, *event.StepSignalled, *event.StepUpdated, *event.JobShrunk, *event.RunFenced, *event.FenceTried, *event.ForeignHoldTaken, *event.ForeignHoldReleased:
+		*event.QOSPut,
+		*event.QOSRemoved,
+		*event.AccountPut,
+		*event.UserPut,
+		*event.WCKeyPut,
+		*event.WCKeyRemoved,
+		*event.ResourcePut,
+		*event.ResourceRemoved,
+		*event.ClusterPut,
+		*event.ClusterRemoved,
+		*event.ReservationPut,
+		*event.ReservationRemoved,
+		*event.CrontabPut,
+		*event.TriggerPut,
+		*event.TriggerRemoved,
+		*event.UserTokenIssued,
+		*event.UserTokensEnded,
+		*event.UsageAged,
+		*event.UsageCleared,
+		*event.SharesNoted,
+		*event.JobsAccruing,
+		*event.JobEndRequested,
+		*event.JobSignalled,
+		*event.JobPrepared,
+		*event.JobEpilogOver,
+		*event.JobPodsOver,
+		*event.JobReady,
+		*event.GPUFaulted,
+		*event.StepNodeDone,
+		*event.StepEndRequested,
+		*event.StepSignalled,
+		*event.StepUpdated,
+		*event.JobShrunk,
+		*event.RunFenced,
+		*event.FenceTried,
+		*event.ForeignHoldTaken,
+		*event.ForeignHoldReleased:
 		// The audit trail has them; nothing is counted.
 	default:
 		return event.ErrNewer
@@ -210,14 +258,14 @@ func (t *Tally) Renumber(used map[spec.JobUID]uint32) {
 		t.used[uid] = max(t.used[uid], last)
 	}
 	for _, uid := range t.sortedUIDs() {
-		j := t.jobs[uid]
+		job := t.jobs[uid]
 		last, known := used[uid]
 		switch {
-		case !known || j.Counted:
-		case j.Over:
-			j.Restarts = max(j.Restarts, last) // the next one is numbered by it
+		case !known || job.Counted:
+		case job.Over:
+			job.Restarts = max(job.Restarts, last) // the next one is numbered by it
 		default:
-			j.Restarts = max(j.Restarts, last+1)
+			job.Restarts = max(job.Restarts, last+1)
 		}
 	}
 }
@@ -235,12 +283,12 @@ type EndedRun struct {
 // Renumber.
 func (t *Tally) CountOnce(ended []EndedRun) {
 	for _, run := range ended {
-		j := t.jobs[run.UID]
-		if j == nil || j.Over || j.Start == 0 {
+		job := t.jobs[run.UID]
+		if job == nil || job.Over || job.Start == 0 {
 			continue
 		}
-		if j.Attempt == run.Attempt.Attempt && Cut(j.Start) == run.Start {
-			j.Counted = true
+		if job.Attempt == run.Attempt.Attempt && Cut(job.Start) == run.Start {
+			job.Counted = true
 		}
 	}
 }
@@ -257,14 +305,14 @@ func (t *Tally) firstRun(uid spec.JobUID) uint32 {
 // run.
 func (t *Tally) Goes() (waiting []spec.JobUID, running []Attempt) {
 	for _, uid := range t.sortedUIDs() {
-		j := t.jobs[uid]
-		if j.Over {
+		job := t.jobs[uid]
+		if job.Over {
 			continue
 		}
-		if j.Start == 0 {
+		if job.Start == 0 {
 			waiting = append(waiting, uid)
 		} else {
-			running = append(running, Attempt{uid, j.Attempt})
+			running = append(running, Attempt{uid, job.Attempt})
 		}
 	}
 	return waiting, running
@@ -275,11 +323,11 @@ func (t *Tally) Goes() (waiting []spec.JobUID, running []Attempt) {
 func (t *Tally) Take() *Batch {
 	batch := t.out
 	batch.Last, batch.At = t.seq, t.at
-	for _, j := range t.touched {
-		j.touched = false
-		if !j.Over && !j.Counted && !t.quiet {
-			batch.Live = append(batch.Live, j.liveRow())
-			j.written = true
+	for _, job := range t.touched {
+		job.touched = false
+		if !job.Over && !job.Counted && !t.quiet {
+			batch.Live = append(batch.Live, job.liveRow())
+			job.written = true
 		}
 	}
 	t.touched = t.touched[:0]
@@ -301,9 +349,9 @@ func (t *Tally) AllLive() []LiveRow {
 	uids := t.sortedUIDs()
 	rows := make([]LiveRow, 0, len(uids))
 	for _, uid := range uids {
-		if j := t.jobs[uid]; !j.Over && !j.Counted {
-			rows = append(rows, j.liveRow())
-			j.written = true
+		if job := t.jobs[uid]; !job.Over && !job.Counted {
+			rows = append(rows, job.liveRow())
+			job.written = true
 		}
 	}
 	return rows

@@ -138,15 +138,15 @@ func (x *examiner) noteGap(err error) {
 
 func (x *examiner) sealed(first uint64) {
 	path := sealedPath(x.a.segDir(), first)
-	s, err := readSealed(path, first)
+	segment, err := readSealed(path, first)
 	if err != nil {
 		x.noteGap(err)
 		return
 	}
-	for _, k := range s.blocks {
-		body, err := x.a.unpackBlock(s, k)
+	for _, k := range segment.blocks {
+		body, err := x.a.unpackBlock(segment, k)
 		for err == nil && len(body) > 0 {
-			record, n, bad := readRecord(body, s.salt)
+			record, n, bad := readRecord(body, segment.salt)
 			if bad != nil {
 				err = corruptError(
 					path,

@@ -43,11 +43,11 @@ func (a *Archive) loadSegments() error {
 		}
 	}
 	for _, first := range sealed {
-		s, err := readSealed(sealedPath(a.segDir(), first), first)
+		segment, err := readSealed(sealedPath(a.segDir(), first), first)
 		if err != nil {
 			return err
 		}
-		a.segs = append(a.segs, s)
+		a.segs = append(a.segs, segment)
 	}
 	for len(live) > 0 {
 		empty, err := a.dropEmpty(live[len(live)-1])
@@ -88,8 +88,8 @@ func (a *Archive) dropEmpty(first uint64) (bool, error) {
 			}
 		}
 	}
-	s, err := a.scanLive(path, file, first, true)
-	if err != nil || s != nil && len(s.offsets) > 0 {
+	segment, err := a.scanLive(path, file, first, true)
+	if err != nil || segment != nil && len(segment.offsets) > 0 {
 		return false, err
 	}
 	return true, os.Remove(path)
@@ -115,15 +115,15 @@ func (a *Archive) loadLive(first uint64, newest bool) error {
 	if err != nil {
 		return err
 	}
-	s, err := a.scanLive(path, file, first, newest)
+	segment, err := a.scanLive(path, file, first, newest)
 	if err != nil {
 		return errors.Join(err, file.Close())
 	}
-	a.segs = append(a.segs, s)
+	a.segs = append(a.segs, segment)
 	if !newest {
 		return file.Close()
 	}
-	a.file, a.written = file, s.size
+	a.file, a.written = file, segment.size
 	return a.syncLocked()
 }
 
@@ -212,15 +212,15 @@ func le32(data []byte) uint32 { return binary.LittleEndian.Uint32(data) }
 // checkContiguous checks that no segment is missing.
 func (a *Archive) checkContiguous() error {
 	for i := 1; i < len(a.segs); i++ {
-		p, s := a.segs[i-1], a.segs[i]
-		if s.first != p.last+1 || s.firstSeq != p.lastSeq+1 {
+		p, segment := a.segs[i-1], a.segs[i]
+		if segment.first != p.last+1 || segment.firstSeq != p.lastSeq+1 {
 			return corruptError(
-				s.path,
+				segment.path,
 				0,
 				cureSegment,
 				"it begins with batch %d and event %d, the one before ends with %d and %d: a segment is missing",
-				s.first,
-				s.firstSeq,
+				segment.first,
+				segment.firstSeq,
 				p.last,
 				p.lastSeq,
 			)

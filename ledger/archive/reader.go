@@ -36,30 +36,36 @@ func (a *Archive) Reader(fromSeq uint64) (*Iterator, error) {
 		_, last := a.positionBounds()
 		return a.ReadFrom(last + 1), nil
 	}
-	s := a.segs[i]
-	if i == 0 && fromSeq < s.firstSeq {
-		return nil, fmt.Errorf("%w: events before %d", ErrDropped, s.firstSeq)
+	segment := a.segs[i]
+	if i == 0 && fromSeq < segment.firstSeq {
+		return nil, fmt.Errorf("%w: events before %d", ErrDropped, segment.firstSeq)
 	}
-	if !s.sealed {
-		j := sort.Search(len(s.lasts), func(j int) bool { return s.lasts[j] >= fromSeq })
-		return a.ReadFrom(s.first + uint64(j)), nil
+	if !segment.sealed {
+		j := sort.Search(
+			len(segment.lasts),
+			func(j int) bool { return segment.lasts[j] >= fromSeq },
+		)
+		return a.ReadFrom(segment.first + uint64(j)), nil
 	}
-	j := sort.Search(len(s.blocks), func(j int) bool { return s.blocks[j].lastSeq >= fromSeq })
-	iterator := a.ReadFrom(s.blocks[j].firstPos)
-	body, err := a.unpackBlock(s, s.blocks[j])
+	j := sort.Search(
+		len(segment.blocks),
+		func(j int) bool { return segment.blocks[j].lastSeq >= fromSeq },
+	)
+	iterator := a.ReadFrom(segment.blocks[j].firstPos)
+	body, err := a.unpackBlock(segment, segment.blocks[j])
 	if err != nil {
 		return nil, err
 	}
-	iterator.chunk, iterator.salt = body, s.salt
+	iterator.chunk, iterator.salt = body, segment.salt
 	for {
 		record, n, err := readRecord(iterator.chunk, iterator.salt)
 		if err != nil {
 			return nil, corruptError(
-				s.path,
-				s.blocks[j].off,
+				segment.path,
+				segment.blocks[j].off,
 				cureSegment,
 				"block of batch %d: %v",
-				s.blocks[j].firstPos,
+				segment.blocks[j].firstPos,
 				err,
 			)
 		}
@@ -138,11 +144,11 @@ func (it *Iterator) loadRecords() error {
 func (a *Archive) segmentMoved(position uint64) bool {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	s := a.findSegment(position)
-	if s == nil {
+	segment := a.findSegment(position)
+	if segment == nil {
 		return true
 	}
-	_, err := os.Stat(s.path)
+	_, err := os.Stat(segment.path)
 	return err == nil
 }
 
@@ -150,12 +156,12 @@ func (a *Archive) segmentMoved(position uint64) bool {
 func (a *Archive) readChunk(position uint64) ([]byte, uint32, error) {
 	a.mu.RLock()
 	first, last := a.positionBounds()
-	s := a.findSegment(position)
+	segment := a.findSegment(position)
 	var from, to, written int64
-	if s != nil && !s.sealed {
-		from, to = s.byteSpan(position)
-		written = s.size
-		if a.segs[len(a.segs)-1] == s && a.file != nil {
+	if segment != nil && !segment.sealed {
+		from, to = segment.byteSpan(position)
+		written = segment.size
+		if a.segs[len(a.segs)-1] == segment && a.file != nil {
 			written = a.written
 		}
 	}
@@ -166,17 +172,17 @@ func (a *Archive) readChunk(position uint64) ([]byte, uint32, error) {
 		return nil, 0, ErrClosed
 	case position > last:
 		return nil, 0, io.EOF
-	case position < first || s == nil:
+	case position < first || segment == nil:
 		return nil, 0, fmt.Errorf("%w: batches before %d", ErrDropped, first)
-	case s.sealed:
-		i := sort.Search(len(s.blocks), func(i int) bool {
-			return s.blocks[i].firstPos > position
+	case segment.sealed:
+		i := sort.Search(len(segment.blocks), func(i int) bool {
+			return segment.blocks[i].firstPos > position
 		}) - 1
-		body, err := a.unpackBlock(s, s.blocks[i])
+		body, err := a.unpackBlock(segment, segment.blocks[i])
 		if err != nil {
 			return nil, 0, err
 		}
-		return skip(body, s, s.blocks[i], position)
+		return skip(body, segment, segment.blocks[i], position)
 	case to > written:
 		a.mu.Lock()
 		err := a.flushBuffer()
@@ -185,16 +191,16 @@ func (a *Archive) readChunk(position uint64) ([]byte, uint32, error) {
 			return nil, 0, err
 		}
 	}
-	file, err := os.Open(s.path)
+	file, err := os.Open(segment.path)
 	if err != nil {
 		return nil, 0, err
 	}
 	defer file.Close()
 	body := make([]byte, to-from)
 	if _, err := file.ReadAt(body, from); err != nil {
-		return nil, 0, corruptError(s.path, from, cureSegment, "cannot be read: %v", err)
+		return nil, 0, corruptError(segment.path, from, cureSegment, "cannot be read: %v", err)
 	}
-	return body, s.salt, nil
+	return body, segment.salt, nil
 }
 
 // byteSpan returns the bytes of a live segment that hold about a block of records from position on.
@@ -202,7 +208,10 @@ func (a *Archive) readChunk(position uint64) ([]byte, uint32, error) {
 func (s *segment) byteSpan(position uint64) (from, to int64) {
 	i := int(position - s.first)
 	from, to = s.offsets[i], s.size
-	j := i + sort.Search(len(s.offsets)-i, func(k int) bool { return s.offsets[i+k] >= from+blockBytes })
+	j := i + sort.Search(
+		len(s.offsets)-i,
+		func(k int) bool { return s.offsets[i+k] >= from+blockBytes },
+	)
 	if j < len(s.offsets) {
 		to = s.offsets[j]
 	}

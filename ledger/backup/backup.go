@@ -390,7 +390,9 @@ func (b *backupRun) copyContents(ctx context.Context, history *backupHistory, fr
 	needed := map[spec.Hash]bool{}
 	store.EachJobContent(history.machine.Applied(), func(hash spec.Hash) { needed[hash] = true })
 	named := map[spec.Hash]bool{}
-	if err := eachEvent(history.arch.Disk, b.codec, from, func(e *event.Envelope) { store.EachContent(e.Event, func(hash spec.Hash) { named[hash] = true }) }); err != nil {
+	if err := eachEvent(history.arch.Disk, b.codec, from, func(envelope *event.Envelope) {
+		store.EachContent(envelope.Event, func(hash spec.Hash) { named[hash] = true })
+	}); err != nil {
 		return err
 	}
 	for hash := range needed {

@@ -160,7 +160,7 @@ func (s *State) applyPartitionAdded(e *event.PartitionAdded) error {
 
 // applyPartitionGone takes a partition away that was added.
 func (s *State) applyPartitionGone(e *event.PartitionGone) error {
-	if p := s.Parts.Find(e.Name); p == nil || !p.Spec.Dynamic {
+	if part := s.Parts.Find(e.Name); part == nil || !part.Spec.Dynamic {
 		return contradictionError("partition %s is taken away, but was not added", e.Name)
 	}
 	s.withPartitions(s.Config.WithoutPartition(e.Name))
@@ -179,7 +179,7 @@ func (s *State) withPartitions(config *spec.Config) {
 
 // updatePartitions lets the partitions follow a configuration with the same ones, each as
 // it is changed.
-func (s *State) updatePartitions(change func(p *Partition)) {
+func (s *State) updatePartitions(change func(part *Partition)) {
 	parts := &Partitions{List: slices.Clone(s.Parts.List)}
 	for i := range parts.List {
 		parts.List[i].Spec = &s.Config.Partitions[i]

@@ -294,7 +294,7 @@ func (s *State) applyFenceTried(envelope *event.Envelope, e *event.FenceTried) e
 // UnfencedNodes lists the nodes on which an earlier attempt of a job may still
 // live, by id.
 func (s *State) UnfencedNodes(uid spec.JobUID) []*Node {
-	if j := s.Job(uid); j == nil || j.Unfenced == 0 {
+	if job := s.Job(uid); job == nil || job.Unfenced == 0 {
 		return nil
 	}
 	var nodes []*Node
@@ -515,8 +515,8 @@ func (s *State) applySuspended(envelope *event.Envelope, e *event.JobSuspended) 
 func (s *State) InItsPlace(job *Job) string {
 	for i := 0; job.Yields && i < len(job.Alloc.Nodes); i++ {
 		allocation := &job.Alloc.Nodes[i]
-		if n := s.NodeByID(allocation.ID); !job.Done.Has(i) &&
-			n.UsedCPU.Intersects(allocation.CPUs) {
+		if node := s.NodeByID(allocation.ID); !job.Done.Has(i) &&
+			node.UsedCPU.Intersects(allocation.CPUs) {
 			return allocation.Name
 		}
 	}

@@ -78,7 +78,7 @@ func (s *State) applyAccountRemoved(e *event.AccountRemoved) {
 		policy.Accounts,
 		func(a spec.Account) bool { return a.Name == e.Name },
 	)
-	s.dropAssocs(func(a *spec.Association) bool { return a.Account == e.Name })
+	s.dropAssocs(func(association *spec.Association) bool { return association.Account == e.Name })
 	s.recountAll()
 }
 
@@ -97,7 +97,7 @@ func (s *State) applyUserRemoved(e *event.UserRemoved) {
 		policy.WCKeys,
 		func(k spec.WCKey) bool { return k.User == e.Name },
 	)
-	s.dropAssocs(func(a *spec.Association) bool { return a.User == e.Name })
+	s.dropAssocs(func(association *spec.Association) bool { return association.User == e.Name })
 	s.recountAll()
 }
 
@@ -183,7 +183,7 @@ func (s *State) applyAssocRemoved(e *event.AssociationRemoved) {
 
 // dropAssocs removes associations with what they used; those above them keep
 // their part of it.
-func (s *State) dropAssocs(gone func(a *spec.Association) bool) {
+func (s *State) dropAssocs(gone func(association *spec.Association) bool) {
 	policy := s.ownPolicy()
 	policy.Assocs = slices.DeleteFunc(policy.Assocs, func(assoc spec.Association) bool {
 		if !gone(&assoc) {

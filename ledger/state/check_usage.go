@@ -172,7 +172,7 @@ func (r *recounter) dueOf(job *Job) (due int64, still bool) {
 // CheckUsage is S6: the counters equal an independent recount.
 func CheckUsage(state *State) error {
 	r := newRecounter(state)
-	if err := state.eachJob(func(j *Job) error { r.countJob(j); return nil }); err != nil {
+	if err := state.eachJob(func(job *Job) error { r.countJob(job); return nil }); err != nil {
 		return err
 	}
 	for _, sub := range r.order {

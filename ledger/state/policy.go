@@ -193,8 +193,8 @@ func (p *Partitions) Find(name string) *Partition {
 
 // FencingOf is the fencing policy of a partition's jobs.
 func (s *State) FencingOf(partition string) spec.FencingPolicy {
-	if p := s.Parts.Find(partition); p != nil && p.Spec.Fencing != nil {
-		return *p.Spec.Fencing
+	if part := s.Parts.Find(partition); part != nil && part.Spec.Fencing != nil {
+		return *part.Spec.Fencing
 	}
 	if s.Config.Fencing != nil {
 		return *s.Config.Fencing

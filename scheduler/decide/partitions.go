@@ -91,7 +91,10 @@ func (d partitionCommands) deletePartition(command DeletePartition) error {
 	}
 	jobs := 0
 	d.t.Active.Range(func(uid uint64, _ struct{}) bool {
-		if j := d.t.Job(spec.JobUID(uid)); j.Alloc != nil && j.Alloc.Partition == command.Name {
+		if job := d.t.Job(
+			spec.JobUID(uid),
+		); job.Alloc != nil &&
+			job.Alloc.Partition == command.Name {
 			jobs++
 		}
 		return true

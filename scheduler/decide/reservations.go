@@ -119,7 +119,7 @@ func (d reservationCommands) dropReservation(reservation *spec.Reservation, reas
 // resvJobs counts the jobs that run in a reservation, and those that ask for it.
 func (d reservationCommands) resvJobs(name string) (running, waiting int) {
 	d.t.Active.Range(func(uid uint64, _ struct{}) bool {
-		if j := d.t.Job(spec.JobUID(uid)); j.Alloc != nil && j.Alloc.Reservation == name {
+		if job := d.t.Job(spec.JobUID(uid)); job.Alloc != nil && job.Alloc.Reservation == name {
 			running++
 		}
 		return true

@@ -155,7 +155,7 @@ func (n *NodeSet) applyConstraint(cluster *state.State, expr string) error {
 func nodesHaving(cluster *state.State, set spec.Bitset, m match) spec.Bitset {
 	with := make(spec.Bitset, max(len(set), 1))
 	for id := set.Next(0); id >= 0; id = set.Next(id + 1) {
-		if n := cluster.NodeByID(spec.NodeID(id)); n != nil && m(n.Spec.Features) {
+		if node := cluster.NodeByID(spec.NodeID(id)); node != nil && m(node.Spec.Features) {
 			with.Set(id)
 		}
 	}

@@ -17,12 +17,12 @@ func QOSChoices(jobSpec *spec.JobSpec) []string {
 }
 
 // InQOS is a waiting job as it is in one of its QOS.
-func InQOS(j *state.Job, name string) *state.Job {
-	if name == "" || j.Spec.QOS == name {
-		return j
+func InQOS(job *state.Job, name string) *state.Job {
+	if name == "" || job.Spec.QOS == name {
+		return job
 	}
-	out := *j
-	out.Spec = j.Spec.InQOS(name)
+	out := *job
+	out.Spec = job.Spec.InQOS(name)
 	return &out
 }
 

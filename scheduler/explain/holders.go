@@ -132,7 +132,9 @@ func countsTowards(cluster *state.State, job *state.Job) func(o *state.Job) bool
 		return func(other *state.Job) bool {
 			return slices.ContainsFunc(
 				cluster.Policy.Chain(other.Assoc),
-				func(a *spec.Association) bool { return a.Account == account && a.User == user },
+				func(association *spec.Association) bool {
+					return association.Account == account && association.User == user
+				},
 			)
 		}
 	}

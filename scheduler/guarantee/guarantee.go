@@ -218,7 +218,7 @@ func (f *Guarantees) RemoveVictim(uid spec.JobUID) {
 	if f == nil {
 		return
 	}
-	i := slices.IndexFunc(f.runs, func(j *state.Job) bool { return j.UID == uid })
+	i := slices.IndexFunc(f.runs, func(job *state.Job) bool { return job.UID == uid })
 	if i < 0 {
 		return
 	}

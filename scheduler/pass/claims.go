@@ -226,13 +226,13 @@ func (p *claims) awaitsVictims(job *state.Job) bool {
 // it if they will be free soon.
 func (p *claims) claimNodes(c *claimant) error {
 	class := c.class
-	m := &c.member
+	member := &c.member
 	job := c.member.job
 	if !p.withinLimits(c) { // those that came before may have what there was
 		return nil
 	}
 	if c.slot.Start <= p.now {
-		_, err := p.startJob(class, m, c.task, c.slot.Parts, wholeLimit(class))
+		_, err := p.startJob(class, member, c.task, c.slot.Parts, wholeLimit(class))
 		return err
 	}
 	p.line.Promise(c.slot.Parts, c.slot.Start, class.demand.Limit, job.UID)
@@ -247,7 +247,7 @@ func (p *claims) claimNodes(c *claimant) error {
 		},
 	)
 	p.planner.countReservation()
-	p.marks[m.uid] |= claiming
+	p.marks[member.uid] |= claiming
 	p.holdStart(job, class.part.Spec.Name, job.Claim, class.demand.Limit)
 	return nil
 }
@@ -371,7 +371,13 @@ func (p *claims) planBehind(class *jobClass, m *member) {
 	if len(tasks) == 0 {
 		return
 	}
-	if slot, r := p.planner.findSlot(class, m, job, tasks[0]); r == nil && slot.Start > p.now {
+	if slot, reason := p.planner.findSlot(
+		class,
+		m,
+		job,
+		tasks[0],
+	); reason == nil &&
+		slot.Start > p.now {
 		p.planner.planTasksFrom(class, job, slot, tasks, job.Tasks.Len()-1)
 		p.marks[m.uid] |= reserved
 	}

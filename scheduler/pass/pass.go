@@ -327,7 +327,7 @@ func newPass(cluster *state.State, now spec.Instant, options Options) *pass {
 	}
 	p.guarantees = guarantee.New(cluster, p.now, options.ran)
 	if p.guarantees != nil {
-		p.ctx.First = func(j *state.Job) bool { return p.guarantees.Within(j, j.Req) }
+		p.ctx.First = func(job *state.Job) bool { return p.guarantees.Within(job, job.Req) }
 		p.ctx.Share = p.guarantees.Share
 	}
 	p.preemption.rules = preempt.New(cluster, p.now, options.ran)
@@ -490,16 +490,16 @@ func (p *pass) run() error {
 			continue
 		}
 		class := heap[0]
-		m := class.currentMember()
+		member := class.currentMember()
 		if err := p.turns.resumeSuspended(uint32(^class.rank >> 32)); err != nil {
 			return err
 		}
-		if (m.uid == p.stopAt && p.phase != gaps) ||
+		if (member.uid == p.stopAt && p.phase != gaps) ||
 			(p.options.Starts != 0 && len(p.out.Starts) >= max(p.options.Starts, 0)) {
 			p.out.Exit = exitStarts
 			return nil
 		}
-		next, reason, err := p.tryStart(class, m)
+		next, reason, err := p.tryStart(class, member)
 		if err != nil {
 			return err
 		}
@@ -510,7 +510,7 @@ func (p *pass) run() error {
 		switch next {
 		case nextMember:
 			if reason != nil {
-				p.reasons.noteReason(m.job, reason)
+				p.reasons.noteReason(member.job, reason)
 			}
 			more = class.nextMember(p.ctx)
 		case nextClass:

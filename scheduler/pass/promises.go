@@ -93,7 +93,7 @@ func (p *planner) restorePromises() {
 	}
 	for i := range p.options.Keep.list {
 		r := &p.options.Keep.list[i]
-		if j := p.snapshot.Job(r.uid); j == nil || j.State != spec.Pending ||
+		if job := p.snapshot.Job(r.uid); job == nil || job.State != spec.Pending ||
 			!p.inService(r.slot.Parts) {
 			continue
 		}

@@ -149,13 +149,13 @@ func (p *incremental) restoreOn(q *quick) {
 // tryNow starts the current job of a class, or one task of it, if it can start
 // now; false if the class is done with.
 func (p *incremental) tryNow(q *quick, class *jobClass) (bool, error) {
-	m := class.currentMember()
-	if class.query != nil && class.query.NotNow(p.now) && !q.near[m.uid] {
+	member := class.currentMember()
+	if class.query != nil && class.query.NotNow(p.now) && !q.near[member.uid] {
 		return p.skipToFitting(q, class), nil
 	}
-	job := m.job
-	if p.marks[m.uid]&touched != 0 {
-		job = class.inQOS(p.trial.Job(m.uid))
+	job := member.job
+	if p.marks[member.uid]&touched != 0 {
+		job = class.inQOS(p.trial.Job(member.uid))
 		if job.State != spec.Pending {
 			return class.nextMember(p.ctx), nil
 		}
@@ -166,8 +166,8 @@ func (p *incremental) tryNow(q *quick, class *jobClass) (bool, error) {
 		}
 		class.ready = true
 	}
-	if p.claims.holds[m.uid] != nil {
-		defer p.claims.lookAtHeld(m.uid)()
+	if p.claims.holds[member.uid] != nil {
+		defer p.claims.lookAtHeld(member.uid)()
 	}
 	p.out.Depth++
 	if !p.mayHaveRoom(class) || class.bound.Before(class.least, class.demand.Limit) != nil ||
@@ -185,7 +185,7 @@ func (p *incremental) tryNow(q *quick, class *jobClass) (bool, error) {
 			return class.nextMember(p.ctx), nil
 		}
 	}
-	return p.startNow(q, class, m, task)
+	return p.startNow(q, class, member, task)
 }
 
 // startNow looks for a start at this instant. What was promised to the job
@@ -212,7 +212,14 @@ func (p *incremental) startNow(q *quick, class *jobClass, m *member, task int64)
 	if !ok {
 		return p.skipToFitting(q, class), nil
 	}
-	if r, err := p.startJob(class, m, task, slot.Parts, wholeLimit(class)); err != nil || r != nil {
+	if reason, err := p.startJob(
+		class,
+		m,
+		task,
+		slot.Parts,
+		wholeLimit(class),
+	); err != nil ||
+		reason != nil {
 		return false, err
 	}
 	began = true

@@ -216,7 +216,7 @@ func (p *reasons) queueReason(class *jobClass, m *member) *spec.Reason {
 	if p.behindFirst == nil {
 		p.behindFirst = make([]*spec.Reason, len(p.firstWaiting))
 	}
-	if r := p.behindFirst[class.partIndex]; r == nil || r.Blocker != head {
+	if reason := p.behindFirst[class.partIndex]; reason == nil || reason.Blocker != head {
 		p.behindFirst[class.partIndex] = &spec.Reason{
 			Code:    spec.ReasonPriority,
 			Subject: class.part.Subject,

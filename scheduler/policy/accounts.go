@@ -70,7 +70,15 @@ func longKeys(list []spec.KeyValue) []spec.KeyValue {
 
 func (p *planner) planAccount() error {
 	p.c.Where, p.c.Set = longKeys(p.c.Where), longKeys(p.c.Set)
-	if err := p.knownConditions("name", "names", "account", "accounts", "parent", "organization", "description"); err != nil {
+	if err := p.knownConditions(
+		"name",
+		"names",
+		"account",
+		"accounts",
+		"parent",
+		"organization",
+		"description",
+	); err != nil {
 		return err
 	}
 	for _, name := range p.matchAccounts() {
@@ -196,7 +204,10 @@ func (p *planner) deleteAccount(name string) error {
 	if name == "root" {
 		return badOption("the root account cannot be deleted")
 	}
-	if n := liveJobs(p.t.State, func(j *state.Job) bool { return j.Spec.Account == name }); n > 0 {
+	if n := liveJobs(
+		p.t.State,
+		func(job *state.Job) bool { return job.Spec.Account == name },
+	); n > 0 {
 		return badOption("account %q has %s", name, format.Plural(n, "job", "jobs"))
 	}
 	for i := range p.currentPolicy().Accounts {
@@ -209,7 +220,8 @@ func (p *planner) deleteAccount(name string) error {
 			continue
 		}
 		for i := range p.currentPolicy().Assocs {
-			if a := &p.currentPolicy().Assocs[i]; a.User == user.Name && a.Account != name {
+			if association := &p.currentPolicy().Assocs[i]; association.User == user.Name &&
+				association.Account != name {
 				return spec.Refuse(
 					spec.CodeDefaultAccount,
 					fmt.Sprintf("%s of user %s", name, user.Name),

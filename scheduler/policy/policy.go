@@ -351,8 +351,8 @@ func qosUser(cluster *state.State, qos string) string {
 			return "partition " + cluster.Parts.List[i].Spec.Name
 		}
 	}
-	if n := liveJobs(cluster, func(j *state.Job) bool {
-		return j.Spec.QOS == qos || slices.Contains(j.Spec.QOSes, qos)
+	if n := liveJobs(cluster, func(job *state.Job) bool {
+		return job.Spec.QOS == qos || slices.Contains(job.Spec.QOSes, qos)
 	}); n > 0 {
 		return format.Plural(n, "job", "jobs")
 	}

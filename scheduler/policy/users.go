@@ -35,7 +35,22 @@ func userKeys() []string {
 }
 
 func (p *planner) planUser() error {
-	if err := p.knownConditions("name", "names", "user", "users", "account", "accounts", "partition", "partitions", "defaultaccount", "adminlevel", "admin", "defaultwckey", "wckey", "wckeys"); err != nil {
+	if err := p.knownConditions(
+		"name",
+		"names",
+		"user",
+		"users",
+		"account",
+		"accounts",
+		"partition",
+		"partitions",
+		"defaultaccount",
+		"adminlevel",
+		"admin",
+		"defaultwckey",
+		"wckey",
+		"wckeys",
+	); err != nil {
 		return err
 	}
 	for _, name := range p.matchUsers() {
@@ -74,7 +89,11 @@ func (p *planner) matchUsers() []string {
 		}
 		if level, ok := lastValue(p.c.Where, "adminlevel", "admin"); ok {
 			want := spec.User{}
-			if setUser(p.currentPolicy(), &want, []spec.KeyValue{{Key: "adminlevel", Value: level}}) != nil ||
+			if setUser(
+				p.currentPolicy(),
+				&want,
+				[]spec.KeyValue{{Key: "adminlevel", Value: level}},
+			) != nil ||
 				want.AdminLevel != user.AdminLevel {
 				continue
 			}
@@ -187,7 +206,9 @@ func (p *planner) addUserTo(name, acct string, all []spec.KeyValue) (int, error)
 		if part != "" && p.t.Parts.Find(part) == nil {
 			return n, badOption("partition %q does not exist", part)
 		}
-		if a := p.currentPolicy().FindAssoc(acct, name, part); a != nil && a.Partition == part {
+		if association := p.currentPolicy().
+			FindAssoc(acct, name, part); association != nil &&
+			association.Partition == part {
 			continue
 		}
 		if err := p.putAssoc(p.newAssoc(acct, name, part, parent), all, userKeys()); err != nil {
@@ -311,7 +332,7 @@ func (p *planner) deleteUser(name string) error {
 	}
 	live := liveJobs(
 		p.t.State,
-		func(j *state.Job) bool { return j.Spec.User == name && (!narrowed || gone(j.Assoc)) },
+		func(job *state.Job) bool { return job.Spec.User == name && (!narrowed || gone(job.Assoc)) },
 	)
 	if live > 0 {
 		return badOption("user %q has %s", name, format.Plural(live, "job", "jobs"))

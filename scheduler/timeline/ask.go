@@ -295,10 +295,10 @@ func (t *Timeline) partsOn(query *Query, at spec.Instant, ids []spec.NodeID) []p
 	end := at.Add(query.Demand.Limit)
 	t.cands = t.cands[:0]
 	for _, id := range ids {
-		l := t.lanes[id]
+		lane := t.lanes[id]
 		t.cands = append(
 			t.cands,
-			place.Candidate{Node: l.node, Shape: l.shape, Free: l.leastOver(at, end)},
+			place.Candidate{Node: lane.node, Shape: lane.shape, Free: lane.leastOver(at, end)},
 		)
 	}
 	if parts := place.Pick(&query.Demand, t.cands, query.options); len(parts) == len(ids) {
@@ -311,9 +311,9 @@ func (t *Timeline) partsOn(query *Query, at spec.Instant, ids []spec.NodeID) []p
 func (t *Timeline) evenParts(query *Query, ids []spec.NodeID) []place.Part {
 	parts := make([]place.Part, len(ids))
 	for i, id := range ids {
-		l := t.lanes[id]
+		lane := t.lanes[id]
 		parts[i] = place.Part{
-			Node: l.node, Tasks: query.each, Need: query.form.needOf(l.shape).Need,
+			Node: lane.node, Tasks: query.each, Need: query.form.needOf(lane.shape).Need,
 		}
 	}
 	return parts

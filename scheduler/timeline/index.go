@@ -208,9 +208,9 @@ func (x *index) applyPromises() {
 		x.spans = x.spans[:n]
 		x.tail = x.tail[:n]
 		x.hole = x.hole[:n]
-		for id, l := range x.t.lanes {
-			if l != nil {
-				x.rebuildSpans(id, l)
+		for id, lane := range x.t.lanes {
+			if lane != nil {
+				x.rebuildSpans(id, lane)
 				continue
 			}
 			x.spans[id] = x.spans[id][:0]

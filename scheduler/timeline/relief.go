@@ -42,22 +42,22 @@ func (t *Timeline) Relieved(query *Query, at spec.Instant, gone []Gone) []place.
 	end := at.Add(query.Demand.Limit)
 	t.cands = t.cands[:0]
 	for _, id := range query.ids {
-		l := t.lanes[id]
+		lane := t.lanes[id]
 		if barred, _ := query.view.isBarred(id, at, end, query.Demand.Limit); barred {
 			continue
 		}
 		if barred, _ := barredWithin(t.strangerWindows(id, &query.Demand.Tenant, leaving), at, end, query.Demand.Limit); barred {
 			continue
 		}
-		free := l.leastOver(at, end)
+		free := lane.leastOver(at, end)
 		if list := without[spec.NodeID(id)]; list != nil {
-			copied := l.copyLane()
+			copied := lane.copyLane()
 			for _, g := range list {
 				t.relievePart(copied, g, at)
 			}
 			free = copied.leastOver(at, end)
 		}
-		t.cands = append(t.cands, place.Candidate{Node: l.node, Shape: l.shape, Free: free})
+		t.cands = append(t.cands, place.Candidate{Node: lane.node, Shape: lane.shape, Free: free})
 	}
 	return place.Pick(&query.Demand, t.cands, query.options)
 }

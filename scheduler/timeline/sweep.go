@@ -151,10 +151,10 @@ func (t *Timeline) pickNodes(query *Query, at spec.Instant, hint *Hint) []place.
 	end := at.Add(query.Demand.Limit)
 	for i, id := range t.sweep.ids {
 		if t.sweep.fit[i] > 0 {
-			l := t.lanes[id]
+			lane := t.lanes[id]
 			t.cands = append(
 				t.cands,
-				place.Candidate{Node: l.node, Shape: l.shape, Free: l.leastOver(at, end)},
+				place.Candidate{Node: lane.node, Shape: lane.shape, Free: lane.leastOver(at, end)},
 			)
 		}
 	}

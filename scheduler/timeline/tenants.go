@@ -24,17 +24,17 @@ func (t *Timeline) TrackTenants() {
 	}
 	t.apart = true
 	t.near = place.Neighbours(t.st)
-	for _, l := range t.lanes {
-		if l == nil {
+	for _, lane := range t.lanes {
+		if lane == nil {
 			continue
 		}
-		for _, uid := range l.node.Jobs {
+		for _, uid := range lane.node.Jobs {
 			job := t.st.Job(uid)
-			if i := job.Alloc.Index(l.node.ID); i < 0 || job.Done.Has(i) {
+			if i := job.Alloc.Index(lane.node.ID); i < 0 || job.Done.Has(i) {
 				continue
 			}
 			tenant := place.TenantOf(job)
-			l.stays = append(l.stays, stay{window{t.now, t.expectedEnd(job)}, uid, &tenant})
+			lane.stays = append(lane.stays, stay{window{t.now, t.expectedEnd(job)}, uid, &tenant})
 		}
 	}
 }
@@ -44,8 +44,8 @@ func (t *Timeline) enterPart(part *place.Part, from, to spec.Instant, uid spec.J
 	if !t.apart || part.Tenant == nil {
 		return
 	}
-	l := t.lanes[part.Node.ID]
-	l.stays = append(l.stays, stay{window{from, to}, uid, part.Tenant})
+	lane := t.lanes[part.Node.ID]
+	lane.stays = append(lane.stays, stay{window{from, to}, uid, part.Tenant})
 	t.touchNear(part.Node.ID)
 }
 
@@ -55,13 +55,13 @@ func (t *Timeline) leavePart(part *place.Part, from, to spec.Instant, uid spec.J
 	if !t.apart {
 		return
 	}
-	l := t.lanes[part.Node.ID]
+	lane := t.lanes[part.Node.ID]
 	i := slices.IndexFunc(
-		l.stays,
+		lane.stays,
 		func(s stay) bool { return s.uid == uid && s.from == from && s.to == to },
 	)
 	if i >= 0 {
-		l.stays = slices.Delete(l.stays, i, i+1)
+		lane.stays = slices.Delete(lane.stays, i, i+1)
 		t.touchNear(part.Node.ID)
 	}
 }

@@ -390,19 +390,19 @@ func (t *Timeline) Promise(
 	end := start.Add(limit)
 	for i := range parts {
 		id := parts[i].Node.ID
-		l := t.lanes[id]
-		first, last := l.splitAt(start), len(l.segs)
+		lane := t.lanes[id]
+		first, last := lane.splitAt(start), len(lane.segs)
 		if end != spec.FarFuture {
-			last = l.splitAt(end)
-			if l.segs[last].after == 0 {
-				l.segs[last].after = uid
+			last = lane.splitAt(end)
+			if lane.segs[last].after == 0 {
+				lane.segs[last].after = uid
 			}
 		}
-		t.countFree(l, -1)
+		t.countFree(lane, -1)
 		for k := first; k < last; k++ {
-			l.segs[k].free.Add(&parts[i].Use, -1)
+			lane.segs[k].free.Add(&parts[i].Use, -1)
 		}
-		t.countFree(l, 1)
+		t.countFree(lane, 1)
 		t.changed = append(t.changed, change{int32(id), start, end})
 		t.enterPart(&parts[i], start, end, uid)
 	}
@@ -469,8 +469,8 @@ func (t *Timeline) Holds(
 	if !t.Usable(node.ID) {
 		return false
 	}
-	l := t.lanes[node.ID]
-	need, free := l.shape.Held(node, alloc, of), l.leastOver(t.now, until)
+	lane := t.lanes[node.ID]
+	need, free := lane.shape.Held(node, alloc, of), lane.leastOver(t.now, until)
 	need.Mem = 0
 	return free.Holds(&need)
 }
@@ -489,16 +489,16 @@ func (t *Timeline) Forget(
 	t.grown++
 	for i := range parts {
 		id := parts[i].Node.ID
-		l := t.lanes[id]
-		first, last := l.splitAt(start), len(l.segs)
+		lane := t.lanes[id]
+		first, last := lane.splitAt(start), len(lane.segs)
 		if end != spec.FarFuture {
-			last = l.splitAt(end)
+			last = lane.splitAt(end)
 		}
-		t.countFree(l, -1)
+		t.countFree(lane, -1)
 		for k := first; k < last; k++ {
-			l.segs[k].free.Add(&parts[i].Use, 1)
+			lane.segs[k].free.Add(&parts[i].Use, 1)
 		}
-		t.countFree(l, 1)
+		t.countFree(lane, 1)
 		t.changed = append(t.changed, change{int32(id), start, end})
 		t.leavePart(&parts[i], start, end, uid)
 	}
@@ -512,14 +512,14 @@ func (t *Timeline) Blockers(parts []place.Part, at spec.Instant, self spec.JobUI
 		if len(uids) == maxBlockers {
 			break
 		}
-		l := t.lanes[parts[i].Node.ID]
+		lane := t.lanes[parts[i].Node.ID]
 		if uid := t.lastStranger(&parts[i], at); uid != 0 && uid != self &&
 			!slices.Contains(uids, uid) {
 			uids = append(uids, uid)
 			continue
 		}
-		for k := l.segmentAt(at); k > 0; k-- {
-			if uid := l.segs[k].after; uid != 0 && uid != self {
+		for k := lane.segmentAt(at); k > 0; k-- {
+			if uid := lane.segs[k].after; uid != 0 && uid != self {
 				if !slices.Contains(uids, uid) {
 					uids = append(uids, uid)
 				}
@@ -550,8 +550,8 @@ func (t *Timeline) FreeCPUs(id spec.NodeID) int64 {
 
 // OnCPUs is what one node's part of an allocation takes of its CPUs.
 func (t *Timeline) OnCPUs(allocation *spec.NodeAlloc, of *spec.Allocation) place.Free {
-	l := t.lanes[allocation.ID]
-	return l.shape.OnCPUs(l.shape.Held(l.node, allocation, of))
+	lane := t.lanes[allocation.ID]
+	return lane.shape.OnCPUs(lane.shape.Held(lane.node, allocation, of))
 }
 
 // Usable tells whether the timeline has a node.
