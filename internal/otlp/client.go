@@ -20,6 +20,7 @@ import (
 	tracesrpc "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
@@ -91,12 +92,7 @@ func New(config Config) (*Client, error) {
 		if config.At.Scheme == "grpcs" {
 			creds = credentials.NewTLS(secure)
 		}
-		client.conn, err = grpc.NewClient(
-			"passthrough:///"+config.At.Host,
-			grpc.WithTransportCredentials(creds),
-			grpc.WithDefaultCallOptions(grpc.UseCompressor("gzip")),
-			grpc.WithDisableServiceConfig(),
-		)
+		client.conn, err = grpc.NewClient("passthrough:///"+config.At.Host, dialOptions(creds)...)
 		if err != nil {
 			return nil, fmt.Errorf("connection to %s: %w", config.At, err)
 		}
@@ -113,6 +109,29 @@ func New(config Config) (*Client, error) {
 		}
 	}
 	return client, nil
+}
+
+// maxReconnectPause bounds the pause between two attempts to connect. The callers pause as well
+// and stop at their first failure, so that gRPC's own pauses of up to two minutes would be added
+// to theirs.
+const (
+	maxReconnectPause = 5 * time.Second
+	minConnectTimeout = 20 * time.Second // gRPC's default, which is lost where pauses are set
+)
+
+// dialOptions are those of a connection by gRPC.
+func dialOptions(creds credentials.TransportCredentials) []grpc.DialOption {
+	pauses := backoff.DefaultConfig
+	pauses.MaxDelay = maxReconnectPause
+	return []grpc.DialOption{
+		grpc.WithTransportCredentials(creds),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           pauses,
+			MinConnectTimeout: minConnectTimeout,
+		}),
+		grpc.WithDefaultCallOptions(grpc.UseCompressor("gzip")),
+		grpc.WithDisableServiceConfig(),
+	}
 }
 
 // TLS makes the configuration of a client from files; empty ones are left out.
