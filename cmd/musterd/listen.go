@@ -57,7 +57,7 @@ func (s *server) openSockets(group *parts.Group) error {
 		shellService{
 			zone:     submit.ZoneSetting(os.Environ()),
 			filtered: func() bool { return jobs.C.View().State.Config.CliFilter != nil },
-			submit:   jobs.Submit,
+			submit:   exporting.CountAs(s.calls, service.Cluster_Submit_FullMethodName, jobs.Submit),
 		},
 	)
 	service.RegisterAgentsServer(endpoint, &daemon.AgentService{C: s.ctl})

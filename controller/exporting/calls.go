@@ -32,6 +32,23 @@ func CountCalls(
 	}
 }
 
+// CountAs counts what a call hands on to another method as calls of that method too. So the figures
+// of submissions do not depend on the client: muster-sbatch calls Shell/Sbatch, which submits. The
+// user is counted once, with the call itself.
+func CountAs[Request, Reply any](
+	calls *collector.Calls,
+	fullMethod string,
+	call func(context.Context, Request) (Reply, error),
+) func(context.Context, Request) (Reply, error) {
+	method := shortMethod(fullMethod)
+	return func(ctx context.Context, request Request) (Reply, error) {
+		began := time.Now()
+		reply, err := call(ctx, request)
+		calls.Observe(method, "", time.Since(began), err != nil)
+		return reply, err
+	}
+}
+
 // shortMethod is the name of a method as metrics have it: /muster.v1.Cluster/Submit is
 // Cluster/Submit.
 func shortMethod(full string) string {
