@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/musterhpc/muster/internal/conffile"
 )
 
 // What cannot be is refused before anything is written, or leaves nothing that
@@ -52,5 +55,32 @@ func TestInitSaysWhatItDoesNotDo(t *testing.T) {
 	}
 	if code, out, _ := run(dir, "--nodes=4", "--gpus=1"); code != 0 || !strings.Contains(out, "not applied: --gpus --nodes; ") {
 		t.Errorf("again with other options: exit %d, %q", code, out)
+	}
+}
+
+// TestLabsHaveOneClock: nodes that share this machine with their controller do not report its clock
+// as a fault of their own; a node of its own does.
+func TestLabsHaveOneClock(t *testing.T) {
+	for _, c := range []struct {
+		args string
+		off  bool
+	}{
+		{"--nodes=2", true},
+		{"", false},
+		{"--nodes=2 --controllers=ctl1=10.0.0.1,ctl2=10.0.0.2,ctl3=10.0.0.3", false},
+	} {
+		dir := filepath.Join(t.TempDir(), "c")
+		var out, errs bytes.Buffer
+		args := append([]string{"--dir", dir}, strings.Fields(c.args)...)
+		if code := Init(args, &out, &errs); code != 0 {
+			t.Fatalf("%s: exit %d, %s", c.args, code, errs.String())
+		}
+		config, err := conffile.Load(filepath.Join(dir, "muster.yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if off := slices.Contains(config.Health.Rules, "clock_error off"); off != c.off {
+			t.Errorf("%s: the rules of health are %q", c.args, config.Health.Rules)
+		}
 	}
 }
