@@ -1,6 +1,7 @@
 package mailing
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -19,8 +20,9 @@ import (
 )
 
 // JobMails sends what --mail-type asks for: it runs MailProg, as Slurm does, with
-// -s, a subject and the recipient, once for each mail. Mail is a courtesy: what is
-// due while no controller leads, or while the program fails, is not sent later.
+// -s, a subject and the recipient, once for each mail. Where MailProg is not set, mail goes to
+// the server of reports.smtp. Mail is a courtesy: what is due while no controller leads, or while
+// the program or the server fails, is not sent later.
 //
 // The mail about the end of a run has a text that says how well it used what it held. Its nodes
 // report that when they have cleaned up, so that the mail is held until then.
@@ -44,14 +46,17 @@ type JobMailsConfig struct {
 	Start func(ctx context.Context, program string, args, environ []string, text string) error
 	// Describe says how well a run that is over used what it held; nil: mails have no text.
 	Describe func(ctx context.Context, job string) (string, error)
-	// Fallback is used where MailProg is not set; empty: this host has no mail.
+	// Post hands a mail to the site's mail server where MailProg is not set; nil: reports.smtp is
+	// empty.
+	Post func(ctx context.Context, to, subject, text string) error
+	// Fallback is the program used where neither is set; empty: this host has no mail.
 	Fallback string
 	Log      *slog.Logger
 }
 
 // jobMail is one mail about a job.
 type jobMail struct {
-	program, to, subject string
+	program, to, subject string // program: empty = the mail server takes it
 	environ              []string
 	describes            string // the job whose use is the text; empty = there is no text
 }
@@ -283,13 +288,14 @@ func (m *JobMails) compose(
 	switch {
 	case strings.EqualFold(program, "none") || program == "(null)":
 		return jobMail{}, false
-	case program == "":
+	case program == "" && m.cfg.Post == nil:
 		program = m.cfg.Fallback
 	}
-	if program == "" {
+	if program == "" && m.cfg.Post == nil {
 		m.Failed.Add(1)
 		m.cfg.Log.Warn(
-			"mail about a job is not sent: this host has no /usr/bin/mail; set MailProg in slurm.conf",
+			"mail about a job is not sent: this host has no /usr/bin/mail; "+
+				"set MailProg in slurm.conf or reports.smtp in muster.yaml",
 			"job",
 			job.ID,
 		)
@@ -336,11 +342,11 @@ func (m *JobMails) enqueue(mail jobMail) {
 	default:
 		m.Failed.Add(1)
 		m.cfg.Log.Warn(
-			"mail about a job is dropped: too many wait for MailProg",
+			"mail about a job is dropped: too many wait to be sent",
 			"subject",
 			mail.subject,
 			"program",
-			mail.program,
+			cmp.Or(mail.program, "reports.smtp"),
 		)
 	}
 }
@@ -394,12 +400,12 @@ func (m *JobMails) send(ctx context.Context, mail jobMail) {
 	text := m.describe(ctx, &mail)
 	ctx, cancel := context.WithTimeout(ctx, jobMailTime)
 	defer cancel()
-	if err := m.cfg.Start(ctx, mail.program, []string{"-s", mail.subject, mail.to}, mail.environ, text); err != nil {
+	if err := m.deliver(ctx, &mail, text); err != nil {
 		m.Failed.Add(1)
 		m.cfg.Log.Warn(
 			"mail about a job could not be sent",
 			"program",
-			mail.program,
+			cmp.Or(mail.program, "reports.smtp"),
 			"recipient",
 			mail.to,
 			"subject",
@@ -410,6 +416,14 @@ func (m *JobMails) send(ctx context.Context, mail jobMail) {
 		return
 	}
 	m.Sent.Add(1)
+}
+
+func (m *JobMails) deliver(ctx context.Context, mail *jobMail, text string) error {
+	if mail.program == "" {
+		return m.cfg.Post(ctx, mail.to, mail.subject, text)
+	}
+	args := []string{"-s", mail.subject, mail.to}
+	return m.cfg.Start(ctx, mail.program, args, mail.environ, text)
 }
 
 // limitShares are the types of mail about a part of the time limit, in per cent.

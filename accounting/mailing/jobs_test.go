@@ -273,6 +273,28 @@ func TestMailsOfAnArray(t *testing.T) {
 	}
 }
 
+// TestMailsByServer: the mail server of reports.smtp takes mail where slurm.conf names no
+// program, ahead of the host's own one, and MailProg takes it where it is set.
+func TestMailsByServer(t *testing.T) {
+	for program, want := range map[string]string{
+		"":       "posted to ann: Slurm Job_id=1 Name= Began, Queued time 00:00:00",
+		"/bin/m": "/bin/m to ann: Slurm Job_id=1 Name= Began, Queued time 00:00:00",
+		"none":   "",
+	} {
+		w := newMailed(t, spec.Config{MailProg: program})
+		w.m.cfg.Fallback = "/usr/bin/mail"
+		w.m.cfg.Post = func(_ context.Context, to, subject, _ string) error {
+			w.sent = append(w.sent, "posted to "+to+": "+subject)
+			return nil
+		}
+		w.put(&event.JobSubmitted{UID: 1, ID: 1, Eligible: w.now, Spec: &spec.JobSpec{User: "ann", Partitions: []string{"p"}, Queue: spec.QueueAsk{MailTypes: []string{"BEGIN"}}}})
+		w.start(1)
+		if got := w.mails(); got != want {
+			t.Errorf("MailProg=%s: %q, want %q", program, got, want)
+		}
+	}
+}
+
 // TestMailsThatAreNotSent: MailProg=none sends nothing and says nothing, a host
 // without mail and a program that fails are counted, and no name adds an option or
 // a line.

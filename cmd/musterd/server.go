@@ -371,11 +371,16 @@ func (s *server) newController() error {
 	if err != nil {
 		return err
 	}
+	post, err := mailing.Poster(&s.cfg.Reports, time.Now)
+	if err != nil {
+		return err
+	}
 	s.jobMails = mailing.NewJobMails(mailing.JobMailsConfig{
 		View:     func() *state.State { return s.ctl.View().State },
 		Now:      deps.Clock.Now,
 		Start:    host.MailProgram(s.cluster.SlurmUser),
 		Describe: describe,
+		Post:     post,
 		Fallback: host.HostMail(),
 		Log:      s.log,
 	})

@@ -525,7 +525,8 @@ type Reports struct {
 	// The sender. Empty means muster@ and the name of the host.
 	From string `yaml:"from" example:"muster@example.org"`
 	// The mail server, host:port, asked with STARTTLS where it has it, and at port
-	// 465 with TLS from the first byte. Empty hands mail to sendmail.
+	// 465 with TLS from the first byte. It also takes mail about jobs (sbatch
+	// --mail-type) where slurm.conf has no MailProg. Empty hands reports to sendmail.
 	SMTP string `yaml:"smtp" example:"mail.example.org:25"`
 	// Who logs in there (AUTH PLAIN or LOGIN). A password goes out with TLS only.
 	SMTPUser string `yaml:"smtp_user" example:"muster"`

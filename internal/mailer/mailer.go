@@ -13,6 +13,8 @@ import (
 	"net"
 	"net/smtp"
 	"strings"
+
+	"github.com/musterhpc/muster/internal/durable"
 )
 
 // Server is a mail server.
@@ -32,6 +34,19 @@ var (
 	ErrNoTLS   = errors.New("it does not offer STARTTLS")
 	ErrNoLogin = errors.New("it offers neither AUTH PLAIN nor AUTH LOGIN")
 )
+
+// ReadPassword reads the only line of a file that nobody but its owner may read.
+func ReadPassword(file string) (string, error) {
+	data, err := durable.ReadPrivate(file)
+	if err != nil {
+		return "", err
+	}
+	password := strings.TrimRight(string(data), "\r\n")
+	if password == "" || strings.ContainsAny(password, "\x00\r\n") {
+		return "", fmt.Errorf("%s must hold one line, the password", file)
+	}
+	return password, nil
+}
 
 // Send hands a message over. It ends with the context.
 func (s *Server) Send(ctx context.Context, from string, to []string, message []byte) error {

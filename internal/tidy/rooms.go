@@ -322,6 +322,7 @@ var order = []room{
 		path:  "internal/mailer",
 		layer: 4,
 		upTo:  0,
+		also:  []string{"internal/durable"},
 		why:   "hands mail to a server, for reports and for alerts",
 	},
 	{
@@ -796,8 +797,9 @@ var order = []room{
 		path:  "accounting/mailing",
 		layer: 5,
 		upTo:  3,
-		also:  []string{"internal/durable", "internal/conffile", "accounting/daemon"},
-		why:   "sends reports while the accounting of this process is the one that stores, and mail about jobs while its controller leads",
+		also: []string{"internal/durable", "internal/conffile", "internal/mailer",
+			"accounting/daemon"},
+		why: "sends reports while the accounting of this process is the one that stores, and mail about jobs while its controller leads",
 	},
 	{
 		path:  "accounting/role",

@@ -2,8 +2,11 @@ package e2e
 
 import (
 	"bufio"
+	"encoding/base64"
 	"fmt"
+	"io"
 	"net"
+	"net/mail"
 	"os"
 	"path/filepath"
 	"strings"
@@ -95,6 +98,61 @@ func (r *relay) takes() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.refuses = false
+}
+
+// TestJobMailByServer: with reports.smtp and without MailProg, the mail server gets what jobs ask
+// for, with the text about how well the run used what it held, and a bare recipient gets the
+// sender's domain.
+func TestJobMailByServer(t *testing.T) {
+	c := start(t)
+	c.must("down", "--dir", c.dir)
+	post := newRelay(t)
+	post.takes()
+	conf := filepath.Join(c.dir, "muster.yaml")
+	data, err := os.ReadFile(conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := "\nreports:\n  smtp: " + post.Addr().String() + "\n  from: muster@example.org\n"
+	text := strings.Replace(string(data), "\nreports:\n", keys, 1)
+	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.must("up", "--dir", c.dir)
+	job := c.must("sbatch", "--parsable", "--gpus=1", "-J", "train", "--mail-type=END", "--mail-user=ann", "--wrap", "true")
+	c.until("1", "sql", "-n", "SELECT count() FROM jobs")
+	c.untilMail(post)
+	_, mails := post.state()
+	message, err := mail.ReadMessage(strings.NewReader(strings.TrimSuffix(mails[0], ".\r\n")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(base64.NewDecoder(base64.StdEncoding, message.Body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if to := message.Header.Get("To"); to != "ann@example.org" {
+		t.Errorf("the mail goes to %s", to)
+	}
+	if subject := message.Header.Get("Subject"); !strings.HasPrefix(subject, "Slurm Job_id="+job+" Name=train Ended") {
+		t.Errorf("subject %q", subject)
+	}
+	if want := "Job " + job + " train of"; !strings.HasPrefix(string(body), want) {
+		t.Errorf("the text does not begin with %q:\n%s", want, body)
+	}
+}
+
+// untilMail waits for the first mail.
+func (c *cluster) untilMail(post *relay) {
+	c.t.Helper()
+	for began := time.Now(); ; time.Sleep(100 * time.Millisecond) {
+		if _, mails := post.state(); len(mails) > 0 {
+			return
+		}
+		if time.Since(began) > time.Minute {
+			c.t.Fatal("no mail comes")
+		}
+	}
 }
 
 // TestReportsByMail: a report of reports.mail that was due while the cluster was

@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 
-	"github.com/musterhpc/muster/internal/durable"
 	"github.com/musterhpc/muster/internal/mailer"
 )
 
@@ -47,14 +45,11 @@ func sendMail(args []string, in io.Reader) error {
 		return errors.Join(err, errMailUsage)
 	}
 	if *file != "" {
-		data, err := durable.ReadPrivate(*file)
+		password, err := mailer.ReadPassword(*file)
 		if err != nil {
 			return err
 		}
-		server.Password = strings.TrimRight(string(data), "\r\n")
-		if server.Password == "" || strings.ContainsAny(server.Password, "\x00\r\n") {
-			return fmt.Errorf("%s must hold one line, the password", *file)
-		}
+		server.Password = password
 	}
 	message, err := io.ReadAll(io.LimitReader(in, maxMail))
 	if err != nil {
