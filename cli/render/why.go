@@ -271,9 +271,8 @@ func (v *WhyView) startLines(reply *apiv1.WhyReply) []string {
 	if line := promisesLine(reply.GetPromises()); line != "" && at > v.Now {
 		out = append(out, line)
 	}
-	if promised := reply.GetPromisedStart(); promised != 0 && at-promised >= tool.Second {
-		out = append(out, "first promised for "+v.Time(promised)+", which it has missed by "+
-			Span(at-promised))
+	if line := v.promiseLine(reply); line != "" {
+		out = append(out, line)
 	}
 	switch n := reply.GetAhead(); {
 	case n == 1:
@@ -284,6 +283,29 @@ func (v *WhyView) startLines(reply *apiv1.WhyReply) []string {
 		out = append(out, "no waiting job has a higher priority")
 	}
 	return out
+}
+
+// promiseLine says whether a job keeps its first promise, where it does not simply do so. The
+// planned start counts with the limits of the running jobs, and a promise may count with how similar
+// runs ended: a plan that is later than the promise alone does not break it.
+func (v *WhyView) promiseLine(reply *apiv1.WhyReply) string {
+	planned := reply.GetPlannedStart()
+	promised := reply.GetPromisedStart()
+	if promised == 0 || planned-promised < tool.Second {
+		return ""
+	}
+	expected := planned
+	if early := reply.GetEarlyStart(); early != 0 {
+		expected = min(early, planned)
+	}
+	text := "first promised for " + v.Time(promised)
+	switch {
+	case v.Now-promised >= tool.Second:
+		return text + ", which it has missed by " + Span(v.Now-promised) + " so far"
+	case expected-promised >= tool.Second:
+		return text + ", which it will miss by " + Span(expected-promised) + " as planned now"
+	}
+	return text + ", which it keeps if the running jobs end as similar runs did"
 }
 
 // promisesLine says how far the plans of a partition could be relied on so far.

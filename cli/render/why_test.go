@@ -168,18 +168,28 @@ func TestBlockersThatEnd(t *testing.T) {
 	}
 }
 
-// TestMissedPromise: a firm job that is planned later than it was promised says
-// so, and by how much.
+// TestMissedPromise: a job that is planned later than it was promised says whether the promise is
+// missed, will be, or is kept if running jobs end as similar runs did, and by how much.
 func TestMissedPromise(t *testing.T) {
-	hour := int64(3600 * tool.Second)
-	missedView := &WhyView{JobView: JobView{Clock: Clock{Now: hour, Loc: time.UTC}}}
-	reply := &apiv1.WhyReply{PlannedStart: 3 * hour, PromisedStart: 2 * hour}
-	if got := strings.Join(missedView.startLines(reply), "|"); !strings.Contains(got, "which it has missed by 1 h") {
-		t.Errorf("the missed promise is not told: %q", got)
-	}
-	reply.PlannedStart = 2 * hour
-	if got := strings.Join(missedView.startLines(reply), "|"); strings.Contains(got, "missed") {
-		t.Errorf("a kept promise is told as missed: %q", got)
+	const hour = int64(3600) * int64(tool.Second)
+	for _, c := range []struct {
+		now, planned, promised, early int64
+		want                          string
+	}{
+		{now: 1, planned: 3, promised: 2, want: ", which it will miss by 1 h as planned now"},
+		{now: 3, planned: 40, promised: 2, want: ", which it has missed by 1 h so far"},
+		{now: 3, planned: 40, promised: 2, early: 2, want: ", which it has missed by 1 h so far"},
+		{now: 1, planned: 40, promised: 3, early: 2, want: ", which it keeps if the running jobs end as similar runs did"},
+		{now: 1, planned: 40, promised: 3, early: 5, want: ", which it will miss by 2 h as planned now"},
+		{now: 1, planned: 2, promised: 2, want: ""},
+		{now: 1, planned: 2, promised: 0, want: ""},
+	} {
+		v := &WhyView{JobView: JobView{Clock: Clock{Now: c.now * hour, Loc: time.UTC}}}
+		reply := &apiv1.WhyReply{PlannedStart: c.planned * hour, PromisedStart: c.promised * hour, EarlyStart: c.early * hour}
+		got := strings.Join(v.startLines(reply), "|")
+		if strings.Contains(got, "first promised") != (c.want != "") || !strings.Contains(got, c.want) {
+			t.Errorf("%+v: %q", c, got)
+		}
 	}
 }
 
