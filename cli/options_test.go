@@ -122,7 +122,7 @@ func samples() map[string]map[string]sample {
 		"why":      {"json": s(""), "yaml": s(""), "watch": s("3")},
 		"gpu":      {"nodes": s("node1"), "user": s("bob"), "all": on("muster gpu idle", ""), "width": on("muster gpu job 4", "20"), "iterate": s("1"), "json": s(""), "yaml": s(""), "noheader": s("")},
 		"gpu-bind": {"gpu-bind": on("muster gpu-bind --local-id=0 true", "verbose,single:2"), "local-id": s("1")},
-		"kpi":      {"by": s("account"), "kpi": s("throughput"), "clusters": s("other"), "window": s("7d"), "json": s(""), "yaml": s(""), "noheader": s("")},
+		"kpi":      {"all": on("muster kpi --by account", ""), "by": s("account"), "kpi": s("throughput"), "clusters": s("other"), "window": s("7d"), "json": s(""), "yaml": s(""), "noheader": s("")},
 		"findings": {
 			"window": s("30d"), "start": s("2026-11-01"), "end": s("2026-11-20"), "users": s("bob"), "accounts": s("ml"), "lines": s("5"), "clusters": s("other"),
 			"sql": s(""), "json": s(""), "yaml": s(""),

@@ -38,8 +38,9 @@ them with their formulas. A value that was not measured is shown as -, never as 
 				Long:  "kpi",
 				Short: "k",
 				Arg:   "NAME,...",
-				Help:  "KPIs to show, by their names in docs/kpis.md (default: all but the failure classes)",
+				Help:  "KPIs to show, by their names in docs/kpis.md (default: all, and with --by those that fit a line)",
 			},
+			{Long: "all", Short: "a", Help: "with --by, show all KPIs but those of the failure classes"},
 			{
 				Long:  "clusters",
 				Short: "M",
@@ -108,17 +109,52 @@ func runKPI(call *tool.Call) error {
 			func(name string) bool { return slices.Contains(strings.Split(names, ","), name) },
 		)
 	} else if by != "cluster" && !render.WantsDocument(call) {
-		onlyFigures(&reply, func(name string) bool {
-			k, ok := kpi.Find(name)
-			return !ok || k.Class == ""
-		})
+		keep := comparesKeys
+		if call.Opts.On("all") {
+			keep = isNoFailureClass
+		}
+		onlyFigures(&reply, keep)
 	}
 	if render.WantsDocument(call) {
 		return render.Print(call, reportTree(&reply)...)
 	}
+	title := render.FigureTitle
+	if call.Opts.Text("kpi") == "" && !call.Opts.On("all") {
+		title = columnTitle
+	}
 	return call.WriteOut(
-		[]byte(kpiText(&reply, by, !call.Opts.On("noheader"), render.NewClock(call.Env))),
+		[]byte(kpiText(&reply, by, !call.Opts.On("noheader"), title, render.NewClock(call.Env))),
 	)
+}
+
+// columnTitles are the KPIs that a table by account, user, partition or QOS has, with heads that
+// leave the line as narrow as a terminal. The others are for --all, --kpi and --json.
+func columnTitles() map[string]string {
+	return map[string]string{
+		"cpu_efficiency":     "CPU eff.",
+		"memory_waste_share": "Mem. waste",
+		"gpu_occupancy":      "GPU occ.",
+		"gpu_idle":           "GPU idle",
+		"gpu_allocation":     "GPU alloc.",
+		"wait_p50":           "Wait P50",
+		"wait_p95":           "Wait P95",
+		"failure_rate":       "Failed",
+	}
+}
+
+func comparesKeys(name string) bool {
+	_, ok := columnTitles()[name]
+	return ok
+}
+
+func isNoFailureClass(name string) bool {
+	k, ok := kpi.Find(name)
+	return !ok || k.Class == ""
+}
+
+// columnTitle is the short head of a KPI, where it has one.
+func columnTitle(name string) string {
+	return cmp.Or(columnTitles()[name], render.FigureTitle(name))
 }
 
 // onlyFigures leaves only some figures in a report.
@@ -142,7 +178,9 @@ func onlyFigures(reply *apiv1.ReportReply, keep func(name string) bool) {
 
 // kpiText is a list of figures for the cluster, a table where there are
 // several lines.
-func kpiText(reply *apiv1.ReportReply, by string, header bool, clock render.Clock) string {
+func kpiText(
+	reply *apiv1.ReportReply, by string, header bool, title func(name string) string, clock render.Clock,
+) string {
 	var text strings.Builder
 	if header {
 		fmt.Fprintf(
@@ -173,7 +211,7 @@ func kpiText(reply *apiv1.ReportReply, by string, header bool, clock render.Cloc
 	if header {
 		head := make([]string, len(reply.GetColumns()))
 		for i, column := range reply.GetColumns() {
-			head[i] = render.FigureTitle(column.GetName())
+			head[i] = title(column.GetName())
 		}
 		table = append(table, head)
 	}
