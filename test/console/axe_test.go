@@ -36,7 +36,7 @@ func axe(t *testing.T) string {
 }
 
 // TestAccessible: axe-core finds nothing on any page, in either set of colours, and none is wider
-// than a phone.
+// than a phone, on which the queue says why jobs wait.
 func TestAccessible(t *testing.T) {
 	l := openLab(t)
 	script := axe(t)
@@ -64,9 +64,14 @@ func TestAccessible(t *testing.T) {
 				continue
 			}
 			wide := ""
+			reasons := false
 			l.do(ctx, chromedp.EmulateViewport(390, 844, chromedp.EmulateMobile),
 				chromedp.Evaluate(`(d => d.scrollWidth > d.clientWidth ? d.scrollWidth + " pixels" : "")(document.documentElement)`, &wide),
+				chromedp.Evaluate(`[...document.querySelectorAll("td.why b")].some(b => b.checkVisibility() && b.getBoundingClientRect().right <= innerWidth)`, &reasons),
 				chromedp.EmulateViewport(1360, 850))
+			if path == "/queue" && !reasons {
+				t.Error("the queue shows no reason on a phone")
+			}
 			if wide != "" {
 				t.Errorf("%s is %s wide on a phone of 390", path, wide)
 			}
