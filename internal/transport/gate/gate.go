@@ -62,6 +62,9 @@ func New(config Config) (*Gate, error) {
 	if len(config.Addresses) > 1 {
 		options.Patience, options.Again = electionPatience, Again
 	}
+	if len(config.Addresses) > 1 && config.Explain == nil {
+		options.Silent = gate.leaveSilent
+	}
 	gate.relay = serve.NewRelay(options)
 	var err error
 	gate.server, err = serve.New(
@@ -143,6 +146,13 @@ func (g *Gate) LeadLost() {
 	g.told = false
 	g.mu.Unlock()
 	g.relay.Reset()
+}
+
+// leaveSilent has the next controller tried before the one that answers nothing.
+func (g *Gate) leaveSilent() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.at = (g.at + 1) % len(g.cfg.Addresses)
 }
 
 // How long a controller may be silent before this host looks for another, or

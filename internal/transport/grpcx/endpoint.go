@@ -22,14 +22,22 @@ import (
 
 // Bounds and times of gRPC connections.
 const (
-	MaxMessage       = framed.MaxFrame
-	maxStreams       = 256 // calls at a time on one connection
-	maxHeaderList    = 64 << 10
-	pingEvery        = 30 * time.Second
-	pingPatience     = 15 * time.Second
-	fastestPing      = 10 * time.Second
-	windowSize       = 1 << 20
-	handshakeTimeout = 10 * time.Second
+	MaxMessage    = framed.MaxFrame
+	maxStreams    = 256 // calls at a time on one connection
+	maxHeaderList = 64 << 10
+	// How often a client that hears nothing pings its server, and how long that may take to answer. A
+	// process that is stopped keeps its connections, and its kernel acknowledges what is sent: agents
+	// notice by this alone. gRPC lets clients ping every 10 s at most.
+	pingEvery    = 10 * time.Second
+	pingPatience = 5 * time.Second
+	// What servers allow is more often than clients ping: clocks and networks are not exact, and
+	// gRPC ends connections of clients that ping too often.
+	fastestPing = 5 * time.Second
+	// Servers ask less often: an agent's silence is noticed by its heartbeats.
+	serverPingEvery    = 30 * time.Second
+	serverPingPatience = 15 * time.Second
+	windowSize         = 1 << 20
+	handshakeTimeout   = 10 * time.Second
 )
 
 // EndpointConfig is what an Endpoint needs.
@@ -110,7 +118,7 @@ func NewEndpoint(config EndpointConfig) (*Endpoint, error) {
 		grpc.MaxConcurrentStreams(maxStreams), grpc.MaxHeaderListSize(maxHeaderList),
 		grpc.InitialWindowSize(windowSize), grpc.InitialConnWindowSize(4 * windowSize),
 		grpc.ConnectionTimeout(2 * handshakeTimeout),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingEvery, Timeout: pingPatience}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: serverPingEvery, Timeout: serverPingPatience}),
 		grpc.KeepaliveEnforcementPolicy(
 			keepalive.EnforcementPolicy{MinTime: fastestPing, PermitWithoutStream: true},
 		),

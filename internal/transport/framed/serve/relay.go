@@ -12,6 +12,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/musterhpc/muster/internal/transport/framed"
@@ -42,8 +43,10 @@ type Relay struct {
 // upstream is a connection to the controller.
 type upstream struct {
 	*framed.Conn
-	calls   int  // under way; guarded by Relay.mu
-	dropped bool // closed when the last call has ended; guarded by Relay.mu
+	calls   int         // under way; guarded by Relay.mu
+	asker   framed.Pair // of the last call; guarded by Relay.mu
+	dropped bool        // closed when the last call has ended; guarded by Relay.mu
+	silent  atomic.Bool // closed because the controller answered nothing
 }
 
 // attempt is one attempt to reach the controller, shared by everybody who waits for it.
@@ -71,7 +74,19 @@ type RelayOptions struct {
 	// Told says that somebody calls Reset when the controller is lost. Then probes are not passed on to a
 	// controller that may be stopped: the call beside them waits for the next one.
 	Told bool
+	// Silent hears of a connection that was closed because its controller does not even answer a ping. Its
+	// process may be stopped, so Dial tries the next one. Where it is set the relay itself watches the
+	// controller, and answers the probes of callers. nil = the callers watch, and give up.
+	Silent func()
 }
+
+// How often a controller is pinged while calls wait for it, and how long it may take to answer: together
+// what its clients allow a controller (see package client).
+const (
+	pingPeriod   = 5 * time.Second
+	pingPatience = 5 * time.Second
+	methodPing   = "/muster.v1.Cluster/Ping"
+)
 
 // The pauses between two attempts of a call, doubled from the first to the longest.
 const (
@@ -97,7 +112,7 @@ func (r *Relay) Handle(ctx context.Context, call *Call) error {
 	if _, ok := call.Header(framed.HeaderAttest); ok {
 		return rpcstatus.New(rpcstatus.PermissionDenied, "%s may not speak for others", call.Peer)
 	}
-	if _, probe := call.Header(framed.HeaderProbe); probe && (r.opts.Told || !r.isConnected()) {
+	if _, probe := call.Header(framed.HeaderProbe); probe && r.answersProbes() {
 		return unavailable("this relay works")
 	}
 	request := RelayCall{
@@ -109,6 +124,11 @@ func (r *Relay) Handle(ctx context.Context, call *Call) error {
 		request.For = framed.Pair{Key: framed.HeaderToken, Value: token}
 	}
 	return r.Forward(ctx, request, call.Send)
+}
+
+// answersProbes tells whether a probe is for the relay itself: it looks after the call beside it.
+func (r *Relay) answersProbes() bool {
+	return r.opts.Told || r.opts.Silent != nil || !r.isConnected()
 }
 
 // RelayCall is a call that is passed on.
@@ -161,11 +181,16 @@ func (r *Relay) once(
 	request RelayCall,
 	send func([]byte) error,
 ) (up *upstream, answered bool, err error) {
-	up, err = r.upstream(ctx)
+	up, err = r.upstream(ctx, request.For)
 	if err != nil {
 		return nil, false, err
 	}
 	defer r.leave(up)
+	defer func() {
+		if err != nil && up.silent.Load() {
+			err = silentController()
+		}
+	}()
 	call, err := up.SendRequest(ctx, &framed.Frame{
 		Method:  request.Method,
 		Header:  []framed.Pair{request.For},
@@ -233,7 +258,7 @@ func (r *Relay) drop(c *upstream) {
 
 // upstream returns a connection to the controller with room for a call, which leave takes off it again. Calls that come while one
 // is being opened wait for it, each for its own time.
-func (r *Relay) upstream(ctx context.Context) (*upstream, error) {
+func (r *Relay) upstream(ctx context.Context, asker framed.Pair) (*upstream, error) {
 	for {
 		r.mu.Lock()
 		if r.closed {
@@ -243,6 +268,7 @@ func (r *Relay) upstream(ctx context.Context) (*upstream, error) {
 		for _, c := range r.conns {
 			if c.calls < crowd && c.Usable() {
 				c.calls++
+				c.asker = asker
 				r.mu.Unlock()
 				return c, nil
 			}
@@ -266,6 +292,7 @@ func (r *Relay) upstream(ctx context.Context) (*upstream, error) {
 		r.mu.Lock()
 		if a.conn.calls < crowd { // also if it has ended at once: the call tells why
 			a.conn.calls++
+			a.conn.asker = asker
 			r.mu.Unlock()
 			return a.conn, nil
 		}
@@ -305,7 +332,59 @@ func (r *Relay) open(ctx context.Context, a *attempt) {
 	default:
 		a.conn = &upstream{Conn: framed.NewConn(nc, framed.Preface)}
 		r.conns = append(slices.DeleteFunc(r.conns, ended), a.conn)
+		if r.opts.Silent != nil {
+			conn := a.conn
+			r.wg.Go(func() { r.watch(conn) })
+		}
 	}
+}
+
+// watch closes a connection whose controller answers nothing while calls wait for it, so that they go to
+// the next controller. The kernel of a stopped controller acknowledges what is sent, hence TCP does not
+// notice.
+func (r *Relay) watch(c *upstream) {
+	tick := time.NewTicker(pingPeriod)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-c.Done():
+			return
+		case <-r.ctx.Done():
+			return
+		}
+		r.mu.Lock()
+		waiting := c.calls > 0
+		asker := c.asker
+		r.mu.Unlock()
+		if !waiting || r.answersPing(c, asker) {
+			continue
+		}
+		c.silent.Store(true)
+		r.opts.Silent()
+		r.drop(c)
+		_ = c.Close()
+		return
+	}
+}
+
+// answersPing tells whether a controller answers anything; a refusal is an answer.
+func (r *Relay) answersPing(c *upstream, asker framed.Pair) bool {
+	ctx, cancel := context.WithTimeout(r.ctx, pingPatience)
+	defer cancel()
+	_, err := c.Invoke(ctx, methodPing, nil, asker)
+	return err == nil || !errors.Is(ctx.Err(), context.DeadlineExceeded)
+}
+
+// silentController is the error of calls that waited for a controller that answered nothing.
+func silentController() error {
+	e := rpcstatus.New(
+		rpcstatus.Unavailable,
+		"the controller has not answered for %s: its process may be stopped",
+		pingPeriod+pingPatience,
+	)
+	e.Details = []rpcstatus.Detail{{Key: framed.DetailOutcome, Value: framed.OutcomeUnknown}}
+	return e
 }
 
 func ended(c *upstream) bool {
