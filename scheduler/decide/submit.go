@@ -622,13 +622,8 @@ func (d submission) partitionFit(
 		Subject: "partition/" +
 			partition.Spec.Name,
 	}
-	if name, ok := strings.CutPrefix(worst.What, "gres/"); ok && spec.Shares(name) {
-		e.Prefix = fmt.Sprintf(
-			"%s of %s are asked for, and no GPU has more than %s",
-			format.Count(worst.Need),
-			name,
-			format.Count(worst.Free),
-		)
+	if name, ok := strings.CutPrefix(worst.What, "gres/"); ok {
+		e.Prefix = explainLackingGRES(name, worst, partition)
 	}
 	if onlyMem && worst.What != "" {
 		e.Prefix = "Memory specification can not be satisfied"
@@ -637,6 +632,25 @@ func (d submission) partitionFit(
 		e.Prefix = "CPU count per node can not be satisfied"
 	}
 	return e
+}
+
+// explainLackingGRES says what of a generic resource a node would need for one task of a job, and
+// what the best node has, or the best GPU where it is a part of one.
+func explainLackingGRES(name string, worst place.Lack, partition *state.Partition) string {
+	where := "node of partition " + partition.Spec.Name
+	if spec.Shares(name) {
+		where = "GPU"
+	}
+	if worst.Free == 0 {
+		return name + " is asked for, and no " + where + " has any"
+	}
+	return fmt.Sprintf(
+		"%s of %s are asked for, and no %s has more than %s",
+		format.Count(worst.Need),
+		name,
+		where,
+		format.Count(worst.Free),
+	)
 }
 
 // isPlain tells that any nodes do that can take the tasks together. So it is for most jobs, and

@@ -134,12 +134,18 @@ func (n *NodeSet) applyConstraint(cluster *state.State, expr string) error {
 	for _, feature := range c.Counts {
 		quota := place.Quota{Nodes: nodesHaving(cluster, with, feature.match), N: feature.n}
 		if int64(quota.Nodes.Count()) < quota.N && !n.Set.Empty() {
-			return spec.Refuse(spec.CodeInvalidFeature, "")
+			return spec.Refuse(
+				spec.CodeInvalidFeature,
+				"fewer nodes than are asked for have the features "+expr,
+			)
 		}
 		n.quotas = append(n.quotas, quota)
 	}
 	if with.Empty() && !n.Set.Empty() {
-		return spec.Refuse(spec.CodeInvalidFeature, "")
+		return spec.Refuse(
+			spec.CodeInvalidFeature,
+			"no node that the job may use has the features "+expr,
+		)
 	}
 	if len(n.Must.AndNot(with).Members()) > 0 {
 		return spec.Refuse(
@@ -190,7 +196,7 @@ func named(cluster *state.State, expr string) (spec.Bitset, error) {
 	for _, name := range names {
 		node := cluster.Node(name)
 		if node == nil {
-			return nil, spec.Refuse(spec.CodeInvalidNodeName, "")
+			return nil, spec.Refuse(spec.CodeInvalidNodeName, "there is no node "+name)
 		}
 		set = set.Set(int(node.ID))
 	}
