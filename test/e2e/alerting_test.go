@@ -262,7 +262,7 @@ func (w *watched) keepDown(stop <-chan struct{}) {
 // and waits for the news that it is over. With the same cluster it asks every
 // panel of every dashboard.
 func TestAlertsFireFromRealFaults(t *testing.T) {
-	w := watch(t)
+	w := watch(t, setting{"kpi_share: 10", "kpi_share: 50"})
 	if out, errs, code := w.run("alerts", "test", "--config", w.file("alerts.yaml"), "--receiver", "slack"); code != 0 {
 		t.Errorf("muster alerts test: %s%s", out, errs)
 	}

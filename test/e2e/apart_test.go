@@ -31,7 +31,7 @@ func (c *cluster) metrics(port int) string {
 func (c *cluster) metric(port int, line string) {
 	c.t.Helper()
 	var page string
-	for range 400 {
+	for range 1800 { // the first KPIs take long on a busy machine
 		if page = c.metrics(port); strings.Contains(page, line) {
 			return
 		}

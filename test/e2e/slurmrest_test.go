@@ -326,7 +326,7 @@ func badRequests(s *slurmREST, slurm string) {
 	s.refused(400, 9001, "user_id", "POST", slurm+"job/submit", submit(`"user_id":"0"`))
 	s.refused(400, 9000, "chooses no jobs", "DELETE", slurm+"jobs", `{"signal":"9"}`)
 	s.refused(400, 9001, "job_state", "DELETE", slurm+"jobs", `{"job_state":["NEVER"]}`)
-	s.refused(400, 9000, "too large", "POST", slurm+"job/submit", `{"script":"`+strings.Repeat("x", 17<<20)+`"}`)
+	s.refused(400, 9000, "larger than 16 MiB", "POST", slurm+"job/submit", `{"script":"`+strings.Repeat("x", 17<<20)+`"}`)
 }
 
 // policyByREST makes, changes and removes what slurmdb keeps.

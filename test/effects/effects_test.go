@@ -89,9 +89,10 @@ func startLab(t *testing.T) *lab {
 			t.Errorf("muster down: %v\n%s", err, out)
 		}
 	})
+	// What runs all the time is on node2, so that checks may take node1 whole.
 	for _, job := range []struct{ name, line string }{
 		{"HELD", "sbatch --parsable -H -o /dev/null --wrap true"},
-		{"RUNNING", "sbatch --parsable -n1 -o /dev/null --wrap 'sleep 100000'"},
+		{"RUNNING", "sbatch --parsable -n1 -w node2 -o /dev/null --wrap 'sleep 100000'"},
 		{"RICH", "cd /usr && sbatch --parsable -N1 -n2 -c2 -w node2 -t 45 -p night -A other --qos=high --wckey=key -J rich --comment=said" +
 			" --extra=more --gres=gpu:2 --mem=400 -L lic:1 --nice=9 --prefer=right -x node1 -C right --mincpus=4 --tmp=100 --deadline=now+9hours" +
 			" --time-min=20 --mail-user=none -o /tmp/rich-%j.out -e /tmp/rich-%j.err -i /dev/null --no-requeue --wrap 'sleep 100000'"},
