@@ -141,6 +141,22 @@ func bpf(command uintptr, attributes unsafe.Pointer, size uintptr) (int, error) 
 	return int(fd), nil
 }
 
+// loadTries bounds how often a program is given to the kernel again that a signal interrupted.
+// Each signal interrupts one try, and a try takes microseconds.
+const loadTries = 1000
+
+// loadProgram gives the kernel a program. The verifier stops with EAGAIN where a signal is
+// pending for the thread. A shepherd has one for each process that ends, so that a program
+// is interrupted most easily while many do, such as those of a fork bomb, and by the
+// scheduler of Go.
+func loadProgram(attributes *bpfLoad) (int, error) {
+	fd, err := bpf(bpfProgramLoad, unsafe.Pointer(attributes), unsafe.Sizeof(*attributes))
+	for try := 1; try < loadTries && errors.Is(err, unix.EAGAIN); try++ {
+		fd, err = bpf(bpfProgramLoad, unsafe.Pointer(attributes), unsafe.Sizeof(*attributes))
+	}
+	return fd, err
+}
+
 // loadDeviceProgram gives the kernel a program and returns its file descriptor.
 func loadDeviceProgram(program []bpfInstruction) (int, error) {
 	code := make([]byte, 0, 8*len(program))
@@ -162,7 +178,7 @@ func loadDeviceProgram(program []bpfInstruction) (int, error) {
 		instructions:     uint64(uintptr(unsafe.Pointer(&code[0]))),
 		license:          uint64(uintptr(unsafe.Pointer(&license[0]))),
 	}
-	fd, err := bpf(bpfProgramLoad, unsafe.Pointer(&attributes), unsafe.Sizeof(attributes))
+	fd, err := loadProgram(&attributes)
 	switch {
 	case errors.Is(err, unix.EPERM):
 		// Kernels before 5.11 charge programs to RLIMIT_MEMLOCK.
