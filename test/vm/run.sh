@@ -6,6 +6,7 @@
 #   VM_KEEP=FILE       keep the console's text in this file
 #   VM_ONLY=WORD,...   run only the variants and the proofs whose name has one of these words,
 #                      variants where one of them is root or delegated
+#   VM_REPEAT=N        run the proofs of a variant N times (default 1)
 set -eu
 cd "$(dirname "$0")/../.."
 
@@ -51,5 +52,5 @@ console=${VM_KEEP:-$work/console}
 echo "machine: $(basename "$kernel"), cgroup v2 only, accelerator $accel"
 timeout "${VM_LIMIT:-900}" qemu-system-x86_64 -machine "q35,accel=$accel" -cpu "$cpu" -m 2048 -smp 2 -nographic -no-reboot -nic none \
 	-kernel "$kernel" -initrd "$work/initrd" \
-	-append "console=ttyS0 quiet panic=-1 cgroup_no_v1=all rdinit=/init VM_ONLY=${VM_ONLY:-}" </dev/null 2>&1 | tee "$console" | tr -d '\r' || true
+	-append "console=ttyS0 quiet panic=-1 cgroup_no_v1=all rdinit=/init VM_ONLY=${VM_ONLY:-} VM_REPEAT=${VM_REPEAT:-}" </dev/null 2>&1 | tee "$console" | tr -d '\r' || true
 tr -d '\r' <"$console" | grep -q '^muster-vm: finished, 0 failed$'

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"time"
 
@@ -95,13 +96,15 @@ func runProofs() int {
 			continue
 		}
 		before := failed
-		for _, p := range listProofs() {
-			if !isChosen(p.name, false) {
-				continue
+		for range countRepeats() {
+			for _, p := range listProofs() {
+				if !isChosen(p.name, false) {
+					continue
+				}
+				began = time.Now()
+				err := p.run(c)
+				report(variant.name, p.name, time.Since(began), err)
 			}
-			began = time.Now()
-			err := p.run(c)
-			report(variant.name, p.name, time.Since(began), err)
 		}
 		if failed > before {
 			c.showLogs()
@@ -115,6 +118,16 @@ func runProofs() int {
 	report("unit tests", "nodeagent/runtime/cgroup", time.Since(began), err)
 	fmt.Printf("muster-vm: finished, %d failed\n", failed)
 	return failed
+}
+
+// countRepeats is VM_REPEAT, how many times the proofs of a variant are run one after
+// another: a hang that comes rarely is found by that.
+func countRepeats() int {
+	count, err := strconv.Atoi(os.Getenv("VM_REPEAT"))
+	if err != nil || count < 1 {
+		return 1
+	}
+	return count
 }
 
 // isChosen tells whether VM_ONLY, which the kernel hands on, lets something be run by its
