@@ -1,15 +1,18 @@
 package catalogue
 
+import "slices"
+
 // Endpoints of the programs beside Kubernetes.
 const (
 	KubeEndpoint     = "muster-kube /metrics"
 	OperatorEndpoint = "muster-operator /metrics"
+	NodeSetsEndpoint = "muster-kube-nodes /metrics"
 )
 
 // Kubernetes lists what the programs beside Kubernetes serve. They are of a module of their own,
 // which this one does not know: they make their series from these entries.
 func Kubernetes() []Metric {
-	return append(kubeMetrics(), operatorMetrics()...)
+	return slices.Concat(kubeMetrics(), operatorMetrics(), nodeSetMetrics())
 }
 
 func kubeMetrics() []Metric {
@@ -120,6 +123,54 @@ func operatorMetrics() []Metric {
 	}
 	for i := range metrics {
 		metrics[i].Endpoint = OperatorEndpoint
+	}
+	return metrics
+}
+
+func nodeSetMetrics() []Metric {
+	metrics := []Metric{
+		{
+			Name:        "muster_kube_nodes_leader",
+			Type:        Gauge,
+			Help:        "1 while this copy has the lease and works, else 0.",
+			Source:      "lease in Kubernetes",
+			Cardinality: "1",
+		},
+		{
+			Name:        "muster_kube_nodes_connected",
+			Type:        Gauge,
+			Help:        "1 if the controller answered when it was last asked for nodes; while it is 0, no pod is created or deleted.",
+			Source:      "answers of the controller",
+			Cardinality: "1",
+		},
+		{
+			Name: "muster_kube_nodes_nodes",
+			Type: Gauge,
+			Help: "Nodes of a NodeSet, at its last round: wanted (in its spec), created (have a pod)," +
+				" ready (the agent has registered), busy (not idle), draining.",
+			Labels:      []string{"nodeset", "state"},
+			Source:      "pods of Kubernetes and nodes of the ledger",
+			Cardinality: "NodeSets, 5 states each",
+		},
+		{
+			Name:        "muster_kube_nodes_reconcile_seconds",
+			Type:        Histogram,
+			Unit:        Seconds,
+			Help:        "Time of bringing one NodeSet on.",
+			Source:      "clock of the program",
+			Cardinality: "1 histogram",
+		},
+		{
+			Name:        "muster_kube_nodes_reconcile_failures_total",
+			Type:        Counter,
+			Help:        "Times that a NodeSet could not be brought on; it is tried again in the next round.",
+			Source:      "answers of the controller and of the API server",
+			Cardinality: "1",
+		},
+	}
+	for i := range metrics {
+		metrics[i].Endpoint = NodeSetsEndpoint
+		metrics[i].Labels = append([]string{"cluster"}, metrics[i].Labels...)
 	}
 	return metrics
 }

@@ -37,6 +37,7 @@ const (
 	stepsPort   = 6818
 	restPort    = 6820
 	metricsPort = 8080
+	keeperPort  = 8081 // health and metrics of muster-kube-nodes
 	webPort     = 8443
 	sshPort     = 22
 	// ackRESTPort is where users of ACK's chart look for REST.

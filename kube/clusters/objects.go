@@ -55,7 +55,7 @@ func Make(c *MusterCluster, cfg *Configuration) ([]Object, error) {
 	})
 	m.services()
 	m.add(networkPolicies, "NetworkPolicy", networkingv1.SchemeGroupVersion.String(),
-		m.policy(c.controllerSet(), "controller", grpcPort, restPort, metricsPort, webPort))
+		m.policy(c.controllerSet(), "controller", grpcPort, restPort, metricsPort, keeperPort, webPort))
 	if c.Spec.replicas() > 1 {
 		// A witness has a vote as they have: of all of them one may be away.
 		one := intstr.FromInt32(1)
@@ -146,7 +146,7 @@ func (m *maker) services() {
 	}
 	// Controllers find each other before they are ready.
 	add(c.peers(), "controller", corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, PublishNotReadyAddresses: true,
-		Ports: []corev1.ServicePort{port("grpc", grpcPort, grpcPort), port("metrics", metricsPort, metricsPort)}})
+		Ports: []corev1.ServicePort{port("grpc", grpcPort, grpcPort), port("metrics", metricsPort, metricsPort), port("nodes", keeperPort, keeperPort)}})
 	if c.Spec.Controllers.Witness != nil {
 		add(c.witnessSet(), "witness", corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, PublishNotReadyAddresses: true,
 			Ports: []corev1.ServicePort{port("grpc", grpcPort, grpcPort), port("metrics", metricsPort, metricsPort)}})
@@ -363,6 +363,7 @@ func (m *maker) controllers() *appsv1.StatefulSet {
 				Name: "nodes", Image: c.Spec.Image, ImagePullPolicy: c.Spec.ImagePullPolicy,
 				Command:      []string{"muster-kube-nodes"},
 				Args:         m.keeperArgs(),
+				Ports:        []corev1.ContainerPort{{Name: "nodes", ContainerPort: keeperPort}},
 				Env:          []corev1.EnvVar{fieldEnv("POD_NAMESPACE", "metadata.namespace")},
 				VolumeMounts: []corev1.VolumeMount{{Name: "run", MountPath: runDir}},
 			}},
@@ -384,7 +385,7 @@ func (m *maker) controllers() *appsv1.StatefulSet {
 // keeperArgs are those of the program that keeps nodes and tokens.
 func (m *maker) keeperArgs() []string {
 	c := m.cluster
-	args := []string{"--cluster", c.Name, "--lease", c.controllerSet(), "--socket", runDir + "/rest.sock"}
+	args := []string{"--cluster", c.Name, "--lease", c.controllerSet(), "--socket", runDir + "/rest.sock", "--listen", fmt.Sprintf(":%d", keeperPort)}
 	if t := c.Spec.TokenSecret; t != nil {
 		args = append(args, "--token-secret", t.Name, "--token-key", t.Key, "--token-user", t.User)
 	}

@@ -32,6 +32,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/kube/program"
 	"github.com/musterhpc/muster/ledger/event"
 )
 
@@ -54,6 +55,7 @@ type Config struct {
 	Token    *TokenSecret
 	Recorder record.EventRecorder
 	Log      *slog.Logger
+	Metrics  *Metrics // nil: nobody reads them
 }
 
 // lookEvery is how often the power of nodes is looked at.
@@ -77,7 +79,12 @@ type Keeper struct {
 }
 
 // New makes a keeper. Run starts it.
-func New(cfg Config) *Keeper { return &Keeper{cfg: cfg, moved: make(chan struct{}, 1)} }
+func New(cfg Config) *Keeper {
+	if cfg.Metrics == nil {
+		cfg.Metrics = NewMetrics(cfg.Cluster)
+	}
+	return &Keeper{cfg: cfg, moved: make(chan struct{}, 1)}
+}
 
 // Synced tells whether NodeSets and pods have been read.
 func (k *Keeper) Synced() bool { return k.synced.Load() }
@@ -147,20 +154,29 @@ func (k *Keeper) round(ctx context.Context) {
 		k.cfg.Log.Error("cannot list NodeSets", "error", err)
 		return
 	}
+	there := map[string]bool{}
 	for _, object := range list {
 		text, ok := object.(*unstructured.Unstructured)
 		if !ok {
 			continue
 		}
+		there[text.GetName()] = true
+		began := time.Now()
 		set := &NodeSet{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(text.Object, set); err != nil {
-			k.cfg.Log.Error("a NodeSet cannot be read", "nodeset", text.GetName(), "error", err)
-			continue
+		err := runtime.DefaultUnstructuredConverter.FromUnstructured(text.Object, set)
+		if err == nil {
+			err = k.keep(ctx, set)
 		}
-		if err := k.keep(ctx, set); err != nil && ctx.Err() == nil {
-			k.cfg.Log.Warn("a NodeSet is not as it should be", "nodeset", set.Name, "error", err)
+		if ctx.Err() != nil {
+			return
+		}
+		program.Since(k.cfg.Metrics.reconcile, began)
+		if err != nil {
+			k.cfg.Metrics.failures.Inc()
+			k.cfg.Log.Warn("a NodeSet is not as it should be", "nodeset", text.GetName(), "error", err)
 		}
 	}
+	k.cfg.Metrics.forgetSets(there)
 }
 
 // keep brings one NodeSet on.
@@ -210,7 +226,9 @@ func (k *Keeper) look(ctx context.Context, set string, asked []string) (map[stri
 		return map[string]Node{}, nil
 	}
 	rep := &apiv1.ListNodesReply{}
-	if err := k.cfg.Muster.Call(ctx, "ListNodes", &apiv1.ListNodesRequest{Nodes: asked}, rep); err != nil {
+	err := k.cfg.Muster.Call(ctx, "ListNodes", &apiv1.ListNodesRequest{Nodes: asked}, rep)
+	k.cfg.Metrics.noteConnection(err)
+	if err != nil {
 		return nil, fmt.Errorf("the ledger cannot be asked for the nodes: %w", err)
 	}
 	out := make(map[string]Node, len(rep.GetNodes()))
@@ -400,6 +418,7 @@ func statusOf(names []string, nodes map[string]Node, pods []Pod) *Status {
 // tell writes the status if it is new. wrong is about the spec, failed about what was to
 // be done.
 func (k *Keeper) tell(ctx context.Context, set *NodeSet, next *Status, wrong, failed error) error {
+	k.cfg.Metrics.noteSet(set.Name, next)
 	next.ObservedGeneration = set.Generation
 	next.Conditions = slices.Clone(set.Status.Conditions)
 	accepted := metav1.Condition{Type: Accepted, Status: metav1.ConditionTrue, Reason: "Valid", ObservedGeneration: set.Generation}

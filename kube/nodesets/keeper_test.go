@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -84,6 +85,7 @@ type desk struct {
 	ledger  *ledger
 	kube    *fake.Clientset
 	objects *dynamicfake.FakeDynamicClient
+	metrics *Metrics
 }
 
 func newDesk(t *testing.T, s *NodeSet, prepare ...func(*fake.Clientset)) *desk {
@@ -95,7 +97,7 @@ func newDesk(t *testing.T, s *NodeSet, prepare ...func(*fake.Clientset)) *desk {
 	u := &unstructured.Unstructured{Object: object}
 	u.SetGroupVersionKind(Resource.GroupVersion().WithKind("NodeSet"))
 	d := &desk{
-		t: t, ledger: &ledger{nodes: map[string]*apiv1.NodeInfo{}}, kube: fake.NewClientset(),
+		t: t, ledger: &ledger{nodes: map[string]*apiv1.NodeInfo{}}, kube: fake.NewClientset(), metrics: NewMetrics("c"),
 		objects: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
 			map[schema.GroupVersionResource]string{Resource: "NodeSetList"}, u),
 	}
@@ -106,7 +108,7 @@ func newDesk(t *testing.T, s *NodeSet, prepare ...func(*fake.Clientset)) *desk {
 		d.ledger.nodes[name] = &apiv1.NodeInfo{Name: name, Cloud: true, Power: uint32(event.PoweredDown), State: "IDLE+CLOUD+POWERED_DOWN"}
 	}
 	keeper := New(Config{Kube: d.kube, Dynamic: d.objects, Muster: d.ledger, Namespace: "hpc",
-		Recorder: record.NewFakeRecorder(100), Log: slog.New(slog.DiscardHandler)})
+		Recorder: record.NewFakeRecorder(100), Log: slog.New(slog.DiscardHandler), Metrics: d.metrics})
 	ctx, cancel := context.WithCancel(context.Background())
 	over := make(chan error, 1)
 	go func() { over <- keeper.Run(ctx) }()
@@ -200,6 +202,11 @@ func TestKeeper(t *testing.T) {
 	if s := d.get().Status; s.Pods != 1 || s.Ready != 1 || s.Busy != 1 {
 		t.Errorf("%+v", s)
 	}
+	for state, want := range map[string]float64{"wanted": 2, "created": 1, "ready": 1, "busy": 1, "draining": 0} {
+		if got := testutil.ToFloat64(d.metrics.Gauge("muster_kube_nodes_nodes", "gpus", state)); got != want {
+			t.Errorf("metrics tell of %v nodes that are %s, want %v", got, state, want)
+		}
+	}
 
 	// The pod is lost: a new one comes, with a new token.
 	if err := d.kube.CoreV1().Pods("hpc").Delete(t.Context(), "n2", metav1.DeleteOptions{}); err != nil {
@@ -221,6 +228,12 @@ func TestKeeper(t *testing.T) {
 	if pods := d.pods(); pods != "n2" {
 		t.Errorf("while the ledger is away there are the pods %q", pods)
 	}
+	d.eventually("metrics tell that the ledger is away", func() string {
+		if connected, failed := testutil.ToFloat64(d.metrics.connected), testutil.ToFloat64(d.metrics.failures); connected != 0 || failed == 0 {
+			return fmt.Sprint("connected ", connected, ", failures ", failed)
+		}
+		return ""
+	})
 	d.ledger.mu.Lock()
 	d.ledger.away = nil
 	d.ledger.mu.Unlock()

@@ -82,6 +82,11 @@ func (m *Metrics) Gauge(name string, values ...string) prometheus.Gauge {
 	return m.gauges[name].WithLabelValues(values...)
 }
 
+// DropGauge ends a series: what it was about is not there any more.
+func (m *Metrics) DropGauge(name string, values ...string) {
+	m.gauges[name].DeleteLabelValues(values...)
+}
+
 // Histogram is a series by its name and the values of its labels.
 func (m *Metrics) Histogram(name string, values ...string) prometheus.Observer {
 	return m.histograms[name].WithLabelValues(values...)

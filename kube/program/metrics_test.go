@@ -22,6 +22,7 @@ func TestMetrics(t *testing.T) {
 	for endpoint, constant := range map[string]map[string]string{
 		catalogue.KubeEndpoint:     {"cluster": "c"},
 		catalogue.OperatorEndpoint: nil,
+		catalogue.NodeSetsEndpoint: {"cluster": "c"},
 	} {
 		m := NewMetrics(endpoint, constant)
 		for _, entry := range known.Served(endpoint) {

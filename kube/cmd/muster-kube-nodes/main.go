@@ -56,7 +56,7 @@ func main() {
 	fl.StringVar(&o.token.Name, "token-secret", "", "`name` of a Secret in which a token for REST is kept fresh; empty: none")
 	fl.StringVar(&o.token.Key, "token-key", "token", "`key` of that Secret")
 	fl.StringVar(&o.token.User, "token-user", "", "`user` as whom the token acts")
-	fl.StringVar(&o.listen, "listen", "", "`address` for /healthz and /readyz; empty: none")
+	fl.StringVar(&o.listen, "listen", "", "`address` for /healthz, /readyz and /metrics; empty: none")
 	p := &program.Program{Name: "muster-kube-nodes", Version: version, Usage: usage, Flags: fl}
 	p.Check = func() error {
 		if o.namespace == "" {
@@ -86,6 +86,7 @@ func work(ctx context.Context, p *program.Program, o *options, log *slog.Logger)
 	}
 	recorder, end := p.Record(ctx, kube, o.namespace)
 	defer end()
+	metrics := nodesets.NewMetrics(o.cluster)
 	cfg := nodesets.Config{
 		Kube:      kube.Typed,
 		Dynamic:   kube.Dynamic,
@@ -94,6 +95,7 @@ func work(ctx context.Context, p *program.Program, o *options, log *slog.Logger)
 		Cluster:   o.cluster,
 		Recorder:  recorder,
 		Log:       log,
+		Metrics:   metrics,
 	}
 	if o.token.Name != "" {
 		cfg.Token = &o.token
@@ -105,10 +107,10 @@ func work(ctx context.Context, p *program.Program, o *options, log *slog.Logger)
 		}
 		return "ok", nil
 	}
-	wait, err := program.Serve(ctx, o.listen, program.Pages{Ready: ready}, log)
+	wait, err := program.Serve(ctx, o.listen, program.Pages{Ready: ready, Metrics: metrics.Handler()}, log)
 	if err != nil {
 		return err
 	}
 	defer wait()
-	return kube.RunAlone(ctx, o.namespace, o.lease, keeper.Run)
+	return kube.RunAlone(ctx, o.namespace, o.lease, program.Leading(metrics.Leader, keeper.Run))
 }
