@@ -130,7 +130,7 @@ side-by-side: build engine ## type the same command lines at a real Slurm of Deb
 		-run '^TestSideBySide$$$(if $(RUN),/^($(RUN))$$)' ./test/sidebyside; code=$$?; \
 		test/sidebyside/cluster.sh down $(SIDE)/slurm; test/sidebyside/cluster.sh down $(SIDE)/muster; exit $$code
 
-test-vm: build ## prove the isolation on a kernel with cgroup v2 only, in a virtual machine (VM_LIMIT=900 seconds)
+test-vm: build ## prove the isolation on a kernel with cgroup v2 only, in a virtual machine (VM_LIMIT=1800 seconds)
 	deploy/deps/install.sh vm
 	test/vm/run.sh
 

@@ -2,7 +2,7 @@
 # Boots Debian's cloud kernel with a pure v2 hierarchy and runs the proofs of
 # test/vm/guest in it. bin/ must have been built; `make test-vm` does that.
 #
-#   VM_LIMIT=SECONDS   stop the machine after so long (default 900)
+#   VM_LIMIT=SECONDS   stop the machine after so long (default 1800)
 #   VM_KEEP=FILE       keep the console's text in this file
 #   VM_ONLY=WORD,...   run only the variants and the proofs whose name has one of these words,
 #                      variants where one of them is root or delegated
@@ -50,7 +50,7 @@ if [ -w /dev/kvm ] && timeout 15 qemu-system-x86_64 -machine q35,accel=kvm -cpu 
 fi
 console=${VM_KEEP:-$work/console}
 echo "machine: $(basename "$kernel"), cgroup v2 only, accelerator $accel"
-timeout "${VM_LIMIT:-900}" qemu-system-x86_64 -machine "q35,accel=$accel" -cpu "$cpu" -m 2048 -smp 2 -nographic -no-reboot -nic none \
+timeout "${VM_LIMIT:-1800}" qemu-system-x86_64 -machine "q35,accel=$accel" -cpu "$cpu" -m 2048 -smp 2 -nographic -no-reboot -nic none \
 	-kernel "$kernel" -initrd "$work/initrd" \
 	-append "console=ttyS0 quiet panic=-1 cgroup_no_v1=all rdinit=/init VM_ONLY=${VM_ONLY:-} VM_REPEAT=${VM_REPEAT:-}" </dev/null 2>&1 | tee "$console" | tr -d '\r' || true
 tr -d '\r' <"$console" | grep -q '^muster-vm: finished, 0 failed$'

@@ -55,11 +55,25 @@ func (c *cluster) startCluster() error {
 	}
 	for name, text := range map[string]string{
 		"gres.conf":   "Name=gpu Type=h100 File=/dev/nvidia[0-3]\n",
-		"cgroup.conf": "ConstrainCores=yes\nConstrainRAMSpace=yes\nConstrainSwapSpace=yes\nConstrainDevices=yes\n",
+		"cgroup.conf": cgroupConf,
 	} {
 		if err := os.WriteFile(filepath.Join(c.dir, name), []byte(text), 0o644); err != nil {
 			return err
 		}
+	}
+	return c.startDaemons()
+}
+
+// cgroupConf is the cgroup.conf of the proofs.
+const cgroupConf = "ConstrainCores=yes\nConstrainRAMSpace=yes\nConstrainSwapSpace=yes\nConstrainDevices=yes\n"
+
+// restartWith has the agent read another cgroup.conf.
+func (c *cluster) restartWith(text string) error {
+	if err := os.WriteFile(filepath.Join(c.dir, "cgroup.conf"), []byte(text), 0o644); err != nil {
+		return err
+	}
+	if err := killByName("muster-agent"); err != nil {
+		return err
 	}
 	return c.startDaemons()
 }

@@ -114,7 +114,7 @@ func runProofs() int {
 		report(variant.name, "the daemons end and leave no control group", time.Since(began), err)
 	}
 	began := time.Now()
-	err := runCommand("/tests/cgroup.test", "-test.timeout=120s")
+	err := runCommand("/tests/cgroup.test", "-test.timeout=600s")
 	report("unit tests", "nodeagent/runtime/cgroup", time.Since(began), err)
 	fmt.Printf("muster-vm: finished, %d failed\n", failed)
 	return failed

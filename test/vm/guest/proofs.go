@@ -27,11 +27,14 @@ func listProofs() []proof {
 		{"files in tmpfs count as the job's memory", proveTmpfsMemory},
 		{"a step over its memory is OUT_OF_MEMORY", proveStepMemory},
 		{"a job's script and its step share the job's memory", proveJobMemory},
+		{"a job whose script goes on after a step is out of memory succeeds", proveStepMemoryAlone},
+		{"a job has no more processes than MaxTasks", proveProcesses},
 		{"a job has the cores it was given and no others", proveCores},
 		{"GPU devices are fenced in batch, srun, overlap and pty", proveDevices},
 		{"a container has its own files, and its job's user, devices and memory", proveContainers},
 		{"a job's extern step outlives its user's signals and a shortage of memory", proveExtern},
-		{"the fence holds after the agent was killed", proveDevicesAfterRestart},
+		{"the fence holds after the agent was killed", proveDevicesAfterAgent},
+		{"the fence holds after agent and shepherd were killed", proveDevicesAfterShepherd},
 		{"no process outlives its job, however it hides", proveNoEscape},
 		{"a fork bomb ends with its job and stops nobody else", proveForkBomb},
 		{"device programs go with their jobs", proveNoProgramLeaks},
@@ -74,6 +77,43 @@ func proveStepMemory(c *cluster) error {
 	}
 	_, err = c.run("COMPLETED", "exec srun -n1 /init hog 200", "--mem=400", "-n1")
 	if err != nil {
+		return fmt.Errorf("counter-test: %w", err)
+	}
+	return nil
+}
+
+// proveStepMemoryAlone has the script outlive its step: what the kernel kills in the step's
+// group does not count as the script's.
+func proveStepMemoryAlone(c *cluster) error {
+	const step = "srun -n1 /init hog 200"
+	out, err := c.run("COMPLETED", step+" || echo the step failed", "--mem=100", "-n1")
+	if err != nil {
+		return err
+	}
+	if !strings.Contains(out, "the step failed") {
+		return fmt.Errorf("the step did not fail: %q", out)
+	}
+	out, err = c.run("COMPLETED", step+" || echo the step failed", "--mem=400", "-n1")
+	if err == nil && strings.Contains(out, "the step failed") {
+		err = fmt.Errorf("counter-test: %q", out)
+	}
+	return err
+}
+
+// proveProcesses starts more processes than a job may have, and as many where it may.
+func proveProcesses(c *cluster) error {
+	const script = "/init forks 120"
+	if err := c.restartWith(cgroupConf + "MaxTasks=80\n"); err != nil {
+		return err
+	}
+	out, err := c.run("FAILED", script, "-n1", "--mem=200")
+	if err == nil && !strings.Contains(out, "temporarily unavailable") {
+		err = fmt.Errorf("a job with 80 processes at most: %q", out)
+	}
+	if err := errors.Join(err, c.restartWith(cgroupConf)); err != nil {
+		return err
+	}
+	if _, err := c.run("COMPLETED", script, "-n1", "--mem=200"); err != nil {
 		return fmt.Errorf("counter-test: %w", err)
 	}
 	return nil
@@ -154,9 +194,15 @@ func proveDevices(c *cluster) error {
 	return nil
 }
 
-// proveDevicesAfterRestart kills the agent, starts it again, and looks at the job
+func proveDevicesAfterAgent(c *cluster) error { return proveDevicesAfter(c, "muster-agent") }
+
+func proveDevicesAfterShepherd(c *cluster) error {
+	return proveDevicesAfter(c, "muster-agent", "muster-shepherd")
+}
+
+// proveDevicesAfter kills daemons of the node, starts them again, and looks at the job
 // that went on and at a new one.
-func proveDevicesAfterRestart(c *cluster) error {
+func proveDevicesAfter(c *cluster, killed ...string) error {
 	marker := "/tmp/restarted"
 	_ = os.Remove(marker)
 	const open = "/init open " + gpuFiles
@@ -165,8 +211,10 @@ func proveDevicesAfterRestart(c *cluster) error {
 	if err != nil {
 		return err
 	}
-	if err := killByName("muster-agent"); err != nil {
-		return err
+	for _, name := range killed {
+		if err := killByName(name); err != nil {
+			return err
+		}
 	}
 	if err := c.startDaemons(); err != nil {
 		return err
