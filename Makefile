@@ -187,6 +187,10 @@ chaos-ha: build ## kill or stop members of three controllers, and of two with a 
 bench-accounting: build engine ## ask a store of JOBS jobs over MONTHS months, and one of 1,000,000 of a month beside it (JOBS=20000000 MONTHS=7)
 	bin/muster-bench accounting --jobs $(JOBS) --months $(MONTHS) --beside 1000000
 
+.PHONY: bench-agents
+bench-agents: build ## kill the leader of three controllers under AGENTS agents, TIMES times: when they are connected to the next one, and which heartbeats were late (AGENTS=10000 TIMES=3)
+	bin/muster-bench agents --agents $(or $(AGENTS),10000) --times $(or $(TIMES),3)
+
 .PHONY: bench-boards
 bench-boards: build engine ## ask a store of 1,000 nodes x 8 GPUs and 1,000,000 jobs of a month what every panel of the dashboards asks it: CPU and wall seconds of each
 	bin/muster-bench boards

@@ -28,7 +28,7 @@ func (c *Controllers) FetchHolds(ctx context.Context, node string) ([]*apiv1.For
 		if ctx.Err() != nil {
 			break
 		}
-		c.noteFailed()
+		c.noteFailed(address)
 	}
 	return nil, errors.Join(errs...)
 }

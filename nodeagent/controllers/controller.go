@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/api/v1/service"
@@ -31,6 +32,7 @@ import (
 type Controllers struct {
 	addresses []string
 	source    *pki.Source // nil: unix sockets only
+	options   []grpc.DialOption
 
 	mu    sync.Mutex
 	at    int
@@ -38,14 +40,23 @@ type Controllers struct {
 }
 
 // NewControllers reaches the controllers at some addresses; a path is a socket of this host.
-func NewControllers(addresses []string, source *pki.Source) *Controllers {
-	return &Controllers{addresses: addresses, source: source, conns: map[string]*grpc.ClientConn{}}
+func NewControllers(
+	addresses []string, source *pki.Source, options ...grpc.DialOption,
+) *Controllers {
+	return &Controllers{
+		addresses: addresses,
+		source:    source,
+		options:   options,
+		conns:     map[string]*grpc.ClientConn{},
+	}
 }
 
 // dialController makes a client of an address; it connects when it is used.
-func dialController(address string, source *pki.Source) (*grpc.ClientConn, error) {
+func dialController(
+	address string, source *pki.Source, options ...grpc.DialOption,
+) (*grpc.ClientConn, error) {
 	if strings.Contains(address, "/") {
-		return grpcx.DialUnix(address)
+		return grpcx.DialUnix(address, options...)
 	}
 	name, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -54,6 +65,7 @@ func dialController(address string, source *pki.Source) (*grpc.ClientConn, error
 	return grpcx.DialTLS(
 		address,
 		func() *tls.Config { return source.Client(name, identity.Controller, channel.ALPNGRPC) },
+		options...,
 	)
 }
 
@@ -65,7 +77,7 @@ func (c *Controllers) CurrentClient() (service.AgentsClient, string, error) {
 	conn := c.conns[address]
 	if conn == nil {
 		var err error
-		conn, err = dialController(address, c.source)
+		conn, err = dialController(address, c.source, c.options...)
 		if err != nil {
 			return nil, address, err
 		}
@@ -75,10 +87,21 @@ func (c *Controllers) CurrentClient() (service.AgentsClient, string, error) {
 	return service.NewAgentsClient(conn), address, nil
 }
 
-func (c *Controllers) noteFailed() {
+// noteFailed goes on to the next controller. A client that could not connect is closed: gRPC would
+// dial for it as long as it exists, and the agents of a large cluster together would
+// keep the controllers that do not lead busy with handshakes.
+func (c *Controllers) noteFailed(address string) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.at++
+	conn := c.conns[address]
+	unconnected := conn != nil && conn.GetState() != connectivity.Ready
+	if unconnected {
+		delete(c.conns, address)
+	}
+	c.mu.Unlock()
+	if unconnected {
+		_ = conn.Close() // calls that wait for it are made again at the next controller
+	}
 }
 
 // Connect implements daemon.Controller. It tries each controller once: only the
@@ -94,7 +117,7 @@ func (c *Controllers) Connect(ctx context.Context) (daemon.Stream, error) {
 				return &stream{Agents_ConnectClient: s, of: c, address: address}, nil
 			}
 		}
-		c.noteFailed()
+		c.noteFailed(address)
 		errs = append(errs, fmt.Sprintf("controller %s: %v", address, err))
 		if ctx.Err() != nil {
 			break
@@ -129,7 +152,7 @@ type stream struct {
 func (s *stream) Recv() (*apiv1.ControllerMessage, error) {
 	message, err := s.Agents_ConnectClient.Recv()
 	if err != nil {
-		s.once.Do(s.of.noteFailed)
+		s.once.Do(func() { s.of.noteFailed(s.address) })
 		return nil, fmt.Errorf("controller %s: %w", s.address, err)
 	}
 	return message, nil

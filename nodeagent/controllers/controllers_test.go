@@ -23,6 +23,11 @@ func TestControllersTakeTurns(t *testing.T) {
 			}
 		}
 	}
+	// gRPC dials for a client that has failed for as long as it exists, and the next attempt
+	// makes a new one.
+	for address := range c.conns {
+		t.Errorf("%s is still dialled", address)
+	}
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}

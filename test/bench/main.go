@@ -29,6 +29,7 @@ Usage:
   muster-bench submit  [options]   how fast jobs are accepted
   muster-bench run     [options]   no-op jobs end to end, counted when their rows are in ClickHouse
   muster-bench restart [options]   how soon the controller answers after a start
+  muster-bench agents  [options]   how soon agents are back after the loss of the leader
   muster-bench array   [options]   what accepting a large array costs
   muster-bench scheduler [options] how long a scheduling pass takes, on a cluster made in memory
   muster-bench passes  [options]   what submitting takes while the scheduler plans a deep queue
@@ -93,6 +94,7 @@ func command(ctx context.Context, args []string, out, errOut io.Writer) int {
 		"submit":     &submitBench{},
 		"run":        &runBench{},
 		"restart":    &restartBench{},
+		"agents":     &agentsBench{},
 		"array":      &arrayBench{},
 		"command":    &commandBench{},
 		"scheduler":  &schedulerBench{},
@@ -105,7 +107,7 @@ func command(ctx context.Context, args []string, out, errOut io.Writer) int {
 	if !ok {
 		fmt.Fprintf(
 			errOut,
-			"muster-bench: unknown measurement %q: submit, run, restart, array, scheduler, passes, accounting, boards, gpu and command are there (muster-bench --help)\n",
+			"muster-bench: unknown measurement %q: submit, run, restart, agents, array, scheduler, passes, accounting, boards, gpu and command are there (muster-bench --help)\n",
 			args[0],
 		)
 		return exitUsage
