@@ -26,7 +26,7 @@ PLAIN  = $(shell GO=$(GO) test/rooms.sh plain)
 RACING = $(shell GO=$(GO) test/rooms.sh racing)
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-clients test-long test-console test-vm side-by-side deps check vuln fmt bench sim mutants fuzz golden generate e2e pictures grafana chaos attack bench-accounting bench-peer bench-openb \
+.PHONY: help build demo test test-clients test-long test-console test-vm side-by-side deps check vuln fmt bench sim mutants fuzz golden generate e2e packages pictures grafana chaos attack bench-accounting bench-peer bench-openb \
 	lab-up lab-demo lab-drain lab-evidence lab-down series test-gpu clean engine vet gofmt fresh deadcode
 
 help: ## show this list
@@ -197,6 +197,9 @@ bench-boards: build engine ## ask a store of 1,000 nodes x 8 GPUs and 1,000,000 
 
 bench-peer: build engine ## compare with the real Slurm that PEER points to
 	deploy/lab/bench-peer.sh
+
+packages: build ## make .deb and .rpm of the programs, with services, manual pages and completion, in bin/packages (ENGINE=1 for the ClickHouse engine too)
+	deploy/packages/build.sh
 
 lab-up: build engine ## start the lab cluster and leave it running
 	deploy/lab/lab.sh up

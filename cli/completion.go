@@ -66,6 +66,18 @@ func offered(command *tool.Command) (words, partitions []string) {
 // bashCompletion serves zsh too, through its emulation.
 func bashCompletion(zsh bool) string {
 	var text strings.Builder
+	var names, slurm []string
+	for _, entry := range commandEntries() {
+		names = append(names, entry.Name)
+		if entry.Make().Slurm {
+			slurm = append(slurm, entry.Name)
+		}
+	}
+	completed := "muster " + strings.Join(slurm, " ")
+	if zsh {
+		// The first line lets zsh find the file as _muster in a folder of its fpath.
+		text.WriteString("#compdef " + completed + "\n")
+	}
 	text.WriteString("# Made by: muster completion. Do not edit.\n")
 	if zsh {
 		text.WriteString("autoload -U +X bashcompinit && bashcompinit\n")
@@ -74,13 +86,6 @@ func bashCompletion(zsh bool) string {
 		"_muster() {\n  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} cmd=${COMP_WORDS[0]##*/} words=\n" +
 			"  if [ \"$cmd\" = muster ]; then\n    if [ \"$COMP_CWORD\" -eq 1 ]; then\n      COMPREPLY=($(compgen -W '",
 	)
-	var names, slurm []string
-	for _, entry := range commandEntries() {
-		names = append(names, entry.Name)
-		if entry.Make().Slurm {
-			slurm = append(slurm, entry.Name)
-		}
-	}
 	text.WriteString(strings.Join(names, " ") +
 		"' -- \"$cur\"))\n      return\n    fi\n    cmd=${COMP_WORDS[1]}\n  fi\n  case $cmd in\n")
 	for _, entry := range commandEntries() {
@@ -99,7 +104,11 @@ func bashCompletion(zsh bool) string {
 		fmt.Fprintf(&text, "      words='%s';;\n", strings.Join(words, " "))
 	}
 	text.WriteString("  esac\n  COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n}\n")
-	fmt.Fprintf(&text, "complete -o default -F _muster muster %s\n", strings.Join(slurm, " "))
+	fmt.Fprintf(&text, "complete -o default -F _muster %s\n", completed)
+	if zsh {
+		// Loaded from the fpath, the file runs at the first completion, which it answers too.
+		text.WriteString("[ \"${funcstack[1]}\" != _muster ] || _bash_complete -o default -F _muster\n")
+	}
 	return text.String()
 }
 

@@ -243,7 +243,7 @@ func (a *Accounting) keepEngine(ctx context.Context) *embedded.Supervisor {
 				"error",
 				err,
 				"cure",
-				"run deploy/engine/fetch.sh, or set clickhouse.embedded.library or clickhouse.dsn in muster.yaml",
+				"install the package muster-engine or run deploy/engine/fetch.sh, or set clickhouse.embedded.library or clickhouse.dsn in muster.yaml",
 			)
 		} else {
 			a.log.Error("the ClickHouse engine does not start: jobs run, and nothing is lost", "error", err)

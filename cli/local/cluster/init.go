@@ -414,8 +414,11 @@ func (o *setup) shares() (types, tres, gres string, err error) {
 	return "," + name, ",gres/" + name, "," + name + ":" + format.Count(n*int64(o.gpus)), nil
 }
 
-// WriteNew writes a file that does not exist; false when it does.
+// WriteNew writes a file that does not exist, and makes its folder; false when the file exists.
 func WriteNew(path string, data []byte) (bool, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return false, err
+	}
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if errors.Is(err, fs.ErrExist) {
 		return false, nil

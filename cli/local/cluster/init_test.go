@@ -84,3 +84,14 @@ func TestLabsHaveOneClock(t *testing.T) {
 		}
 	}
 }
+
+// On a machine that never had Slurm there is no /etc/slurm.
+func TestWriteNewMakesTheFolder(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "etc", "slurm", "slurm.conf")
+	for _, wrote := range []bool{true, false} {
+		got, err := WriteNew(path, []byte("ClusterName=c\n"))
+		if err != nil || got != wrote {
+			t.Errorf("got %v and %v, want %v", got, err, wrote)
+		}
+	}
+}
