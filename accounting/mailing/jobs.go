@@ -56,7 +56,8 @@ type JobMailsConfig struct {
 
 // jobMail is one mail about a job.
 type jobMail struct {
-	program, to, subject string // program: empty = the mail server takes it
+	about                slog.Attr // the job, for the log
+	program, to, subject string    // program: empty = the mail server takes it
 	environ              []string
 	describes            string // the job whose use is the text; empty = there is no text
 }
@@ -231,6 +232,19 @@ func (m *JobMails) release(now spec.Instant) {
 	}
 }
 
+// aboutJob are the fields of a line of the log that is about a job, the same as in the lines of the
+// controller (docs/opentelemetry.md).
+func aboutJob(cluster *state.State, job *state.Job) slog.Attr {
+	return slog.Group(
+		"",
+		"job", uint64(job.ID),
+		"name", jobName(cluster, job),
+		"attempt", job.Attempt,
+		"user", job.Spec.User,
+		"event", job.Changed,
+	)
+}
+
 // jobName is a job as muster report names it.
 func jobName(cluster *state.State, job *state.Job) string {
 	if array := cluster.ArrayOf(job); array != nil {
@@ -296,8 +310,7 @@ func (m *JobMails) compose(
 		m.cfg.Log.Warn(
 			"mail about a job is not sent: this host has no /usr/bin/mail; "+
 				"set MailProg in slurm.conf or reports.smtp in muster.yaml",
-			"job",
-			job.ID,
+			aboutJob(cluster, job),
 		)
 		return jobMail{}, false
 	}
@@ -323,10 +336,12 @@ func (m *JobMails) compose(
 		to += "@" + cluster.Config.MailDomain
 	}
 	if to == "" || strings.HasPrefix(to, "-") || strings.ContainsAny(to, " \t\r\n\x00") {
-		m.cfg.Log.Warn("mail about a job has no valid recipient", "job", job.ID, "recipient", to)
+		m.cfg.Log.Warn(
+			"mail about a job has no valid recipient", aboutJob(cluster, job), "recipient", to,
+		)
 		return jobMail{}, false
 	}
-	return jobMail{program: program, to: to, subject: oneLine(subject), environ: []string{
+	return jobMail{about: aboutJob(cluster, job), program: program, to: to, subject: oneLine(subject), environ: []string{
 		"SLURM_JOB_ID=" + strconv.FormatUint(uint64(job.ID), 10), "SLURM_JOB_NAME=" +
 			oneLine(job.Spec.Name), "SLURM_JOB_USER=" + job.Spec.User,
 		"SLURM_JOB_PARTITION=" + job.Partition(), "SLURM_JOB_STATE=" + job.State.String(), "SLURM_JOB_MAIL_TYPE=" +
@@ -343,6 +358,7 @@ func (m *JobMails) enqueue(mail jobMail) {
 		m.Failed.Add(1)
 		m.cfg.Log.Warn(
 			"mail about a job is dropped: too many wait to be sent",
+			mail.about,
 			"subject",
 			mail.subject,
 			"program",
@@ -390,7 +406,7 @@ func (m *JobMails) describe(ctx context.Context, mail *jobMail) string {
 	text, err := m.cfg.Describe(ctx, mail.describes)
 	if err != nil {
 		m.silent = m.cfg.Now().Add(silentAfter)
-		m.cfg.Log.Warn("mail about a job has no text", "job", mail.describes, "error", err)
+		m.cfg.Log.Warn("mail about a job has no text", mail.about, "error", err)
 		return ""
 	}
 	return text
@@ -404,6 +420,7 @@ func (m *JobMails) send(ctx context.Context, mail jobMail) {
 		m.Failed.Add(1)
 		m.cfg.Log.Warn(
 			"mail about a job could not be sent",
+			mail.about,
 			"program",
 			cmp.Or(mail.program, "reports.smtp"),
 			"recipient",

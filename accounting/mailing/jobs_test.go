@@ -1,7 +1,9 @@
 package mailing
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"slices"
@@ -292,6 +294,41 @@ func TestMailsByServer(t *testing.T) {
 		if got := w.mails(); got != want {
 			t.Errorf("MailProg=%s: %q, want %q", program, got, want)
 		}
+	}
+}
+
+// TestLinesAboutMailsNameTheJob: what the log says of a mail has the fields of every line about a job.
+func TestLinesAboutMailsNameTheJob(t *testing.T) {
+	w := newMailed(t, spec.Config{MailProg: "/bin/m"})
+	var lines bytes.Buffer
+	w.m.cfg.Log = slog.New(slog.NewJSONHandler(&lines, nil))
+	w.fail = errors.New("no such file")
+	w.describe = func(string) (string, error) { return "", errors.New("accounting is away") }
+	w.submit(1, nil, "END")
+	w.start(1)
+	w.put(&event.JobEnded{UID: 1, Attempt: 1, State: spec.Completed})
+	w.now = w.now.Add(maxHeld)
+	w.m.release(w.now)
+	w.mails()
+	said := 0
+	for line := range bytes.Lines(lines.Bytes()) {
+		said++
+		var fields struct {
+			Job     uint64
+			Name    string
+			Attempt uint32
+			User    string
+			Event   uint64
+		}
+		if err := json.Unmarshal(line, &fields); err != nil {
+			t.Fatal(err)
+		}
+		if fields.Job != 1 || fields.Name != "1" || fields.Attempt != 1 || fields.User == "" || fields.Event == 0 {
+			t.Errorf("%s", line)
+		}
+	}
+	if said != 2 {
+		t.Errorf("%d lines, not one about the text and one about the mail:\n%s", said, lines.Bytes())
 	}
 }
 
