@@ -301,6 +301,12 @@ func (f *stdio) close() {
 // execMessage explains a failed execution; a missing interpreter is named,
 // because the kernel's answer reads as if the script were missing.
 func execMessage(r *run, errno unix.Errno) string {
+	if r.Minded { // its spool has no script
+		return fmt.Sprintf(
+			"the step: the job's user cannot execute muster-shepherd: %v",
+			stdfile.Describe(errno),
+		)
+	}
 	if r.Spool == "" {
 		return fmt.Sprintf("cannot execute %s: %v", r.spec.Argv[0], stdfile.Describe(errno))
 	}

@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -101,5 +102,15 @@ func TestALeaseDoesNotStopALauncher(t *testing.T) {
 	began := time.Now()
 	if err := rewriteScript(path, r, &mark); err == nil || time.Since(began) > 20*time.Second {
 		t.Errorf("%v after %v", err, time.Since(began))
+	}
+}
+
+// TestStepThatCannotBeExecuted: what is executed for a step is our own program, which an image may
+// have no dynamic linker for. The user has written no script that could be at fault.
+func TestStepThatCannotBeExecuted(t *testing.T) {
+	r := &run{launchRecord: launchRecord{Minded: true, Spool: "/spool/step1.1.0"}, spec: &plan.RunSpec{Tasks: &plan.Tasks{}}}
+	text := execMessage(r, unix.ENOENT)
+	if strings.Contains(text, "script") || !strings.Contains(text, "cannot execute muster-shepherd: No such file") {
+		t.Errorf("%q", text)
 	}
 }
