@@ -253,7 +253,7 @@ func (c *Call) RPC(method string, request, resp proto.Message) error {
 	defer cancel()
 	began := c.Now()
 	endNote := c.NoteWaiting(method)
-	err = c.Patiently(ctx, func() error { return conn.Call(ctx, method, request, resp) })
+	err = c.callThroughElection(ctx, conn, method, request, resp)
 	endNote()
 	c.Trace(method, began, request, resp)
 	return err
