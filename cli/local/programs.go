@@ -103,7 +103,7 @@ func Bench() *tool.Command {
 		Name:    "bench",
 		Summary: "measure a cluster: submissions, jobs end to end, restarts, scheduling passes",
 		Usage: []string{
-			"submit|run|restart|array|scheduler|passes|accounting|gpu|command [OPTION...]",
+			"submit|run|restart|agents|array|scheduler|passes|accounting|boards|gpu|command [OPTION...]",
 		},
 		About: "Runs muster-bench, which puts load on the cluster while it measures. `muster bench --help` lists what it measures.",
 		Example: []tool.Example{
@@ -118,6 +118,10 @@ func Bench() *tool.Command {
 			{
 				Line: "muster bench passes --nodes 5000 --pending 50000",
 				What: "measures submissions while a controller makes such passes, on a cluster of its own",
+			},
+			{
+				Line: "muster bench agents --agents 2000 --times 2",
+				What: "measures how soon agents follow a take-over, on a cluster of its own",
 			},
 		},
 		Program: []string{"muster-bench"},
