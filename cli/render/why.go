@@ -226,8 +226,8 @@ func (v *WhyView) expectedLines(reply *apiv1.WhyReply) []string {
 		return nil
 	}
 	took := Span(prediction.GetShortest())
-	if prediction.GetLongest() != prediction.GetShortest() {
-		took += " to " + Span(prediction.GetLongest())
+	if longest := Span(prediction.GetLongest()); longest != took {
+		took += " to " + longest
 	}
 	text := fmt.Sprintf("to run %s: the last %d %s took %s", Span(prediction.GetLength()),
 		prediction.GetRuns(), prediction.GetSimilar(), took)

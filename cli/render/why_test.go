@@ -138,6 +138,12 @@ func TestExpected(t *testing.T) {
 			"to run 1 h: the last 2 runs of this user took 1 h",
 		},
 		{
+			"alike to the second",
+			&apiv1.RunPrediction{Length: minute, Shortest: minute + 1, Longest: minute + 2, Runs: 2, Similar: "runs of this user"},
+			-1,
+			"to run 60 s: the last 2 runs of this user took 60 s",
+		},
+		{
 			"no limit",
 			&apiv1.RunPrediction{Length: minute, Shortest: minute, Longest: minute, Runs: 2, Similar: "runs of this user"},
 			-1,
