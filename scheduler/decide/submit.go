@@ -625,6 +625,12 @@ func (d submission) partitionFit(
 	if name, ok := strings.CutPrefix(worst.What, "gres/"); ok {
 		e.Prefix = explainLackingGRES(name, worst, partition)
 	}
+	if worst.What == "tmp" {
+		e.Prefix = "Temporary disk specification can not be satisfied"
+	}
+	if worst.What == "threads" || (worst.What == "" && namesGeometry(jobSpec)) {
+		e.Prefix = "Socket, core and/or thread specification can not be satisfied"
+	}
 	if onlyMem && worst.What != "" {
 		e.Prefix = "Memory specification can not be satisfied"
 	}
@@ -651,6 +657,12 @@ func explainLackingGRES(name string, worst place.Lack, partition *state.Partitio
 		where,
 		format.Count(worst.Free),
 	)
+}
+
+// namesGeometry tells that a job asks for nodes with certain sockets and cores.
+func namesGeometry(jobSpec *spec.JobSpec) bool {
+	size := &jobSpec.Size
+	return size.SocketsPerNode > 0 || size.CoresPerSocket > 0
 }
 
 // isPlain tells that any nodes do that can take the tasks together. So it is for most jobs, and

@@ -225,6 +225,10 @@ func (d *Demand) resolveCounts(job *spec.JobSpec, part *spec.PartitionSpec) {
 	}
 	given := d.MinNodes > 0
 	d.MinNodes = max(d.MinNodes, named)
+	if d.Tasks == 0 && d.TasksPerNode > 0 && !d.Overcommit {
+		// Without a number of tasks, every node takes as many as are said to be on a node.
+		d.MinCPUs = max(d.MinCPUs, d.TasksPerNode*d.CPUsPerTask)
+	}
 	if d.MaxNodes > 0 {
 		d.MaxNodes = max(d.MaxNodes, d.MinNodes)
 	}
