@@ -93,7 +93,7 @@ func (a *Acct) Window(now, midnight spec.Instant) {
 	}
 	if a.End == 0 {
 		a.End = now
-		if len(a.States) > 0 && start != 0 {
+		if len(a.States) > 0 && start > beginning {
 			a.End = start
 		}
 	}
@@ -414,6 +414,9 @@ func keepNumbered(list string) string {
 // windowClause keeps what lies in the window. Without states that is every run that
 // had begun to count by its end and was not over at its beginning; with
 // states, a run must have been in one of them within the window.
+//
+// As to Slurm, a job begins to count, and to be pending, when neither a hold nor a begin time nor a
+// dependency keeps it any more. A job that is named is shown in any case.
 func (a *Acct) windowClause(b *builder, over bool) string {
 	s := "fromUnixTimestamp64Micro(" + b.bindMicros("start_us", a.Start) + ", 'UTC')"
 	e := "fromUnixTimestamp64Micro(" + b.bindMicros("end_us", a.End) + ", 'UTC')"
@@ -421,6 +424,7 @@ func (a *Acct) windowClause(b *builder, over bool) string {
 	if !over {
 		alive = "(" + alive + " OR isNull(end))"
 	}
+	eligible := "ifNull(ifNull(eligible, start) <= " + e + ", false)"
 	if len(a.States) == 0 {
 		var both []string // but for what every run meets: each condition has its price
 		if a.End < b.scope.Now || len(a.Jobs) == 0 {
@@ -428,6 +432,9 @@ func (a *Acct) windowClause(b *builder, over bool) string {
 				both,
 				"submit <= "+e,
 			) // a job that is named is shown also if the clock was set back since
+		}
+		if len(a.Jobs) == 0 {
+			both = append(both, eligible)
 		}
 		if a.Start > beginning {
 			both = append(both, alive)
@@ -441,7 +448,7 @@ func (a *Acct) windowClause(b *builder, over bool) string {
 			ended = append(ended, "REQUEUED")
 		case code > uint32(spec.OutOfMemory):
 		case state == spec.Pending:
-			either = append(either, "(submit <= "+e+" AND (start >= "+s+" OR isNull(start)) AND "+
+			either = append(either, "(submit <= "+e+" AND "+eligible+" AND (start >= "+s+" OR isNull(start)) AND "+
 				alive+")")
 		case state == spec.Running:
 			either = append(either, "(start <= "+e+" AND "+alive+")")

@@ -105,6 +105,7 @@ func TestWindow(t *testing.T) {
 		{"-j", query.Acct{Jobs: job}, 1, now},
 		{"-s", query.Acct{States: state}, now, now},
 		{"-j -s", query.Acct{Jobs: job, States: state}, 1, now},
+		{"-j -s from the beginning", query.Acct{Jobs: job, States: state, Start: 1}, 1, now},
 		{"-S", query.Acct{Start: 2000}, 2000, now},
 		{"-S -s", query.Acct{Start: 2000, States: state}, 2000, 2000},
 		{"-S -E -s", query.Acct{Start: 2000, End: 3000, States: state}, 2000, 3000},
@@ -139,6 +140,34 @@ func TestNeedless(t *testing.T) {
 		over, live := c.ask.Runs(query.Scope{Database: "x", Now: now}, all, false)
 		for _, q := range []query.Query{over, live} {
 			if strings.Contains(q.SQL, "submit <= ") != c.submitted || strings.Contains(q.SQL, "end >= ") != c.alive {
+				t.Errorf("%s:\n%s", c.name, q.SQL)
+			}
+		}
+	}
+}
+
+// TestEligible: a listing has the jobs that count already, a job that is named is shown anyway, and
+// a job is pending from the moment on when it counts.
+func TestEligible(t *testing.T) {
+	const midnight, now = 1000, 5000
+	job := []query.JobRef{{ID: 1, Task: spec.NoTask}}
+	pending, failed := []uint32{uint32(spec.Pending)}, []uint32{uint32(spec.Failed)}
+	for _, c := range []struct {
+		name string
+		ask  query.Acct
+		want bool
+	}{
+		{"nothing", query.Acct{}, true},
+		{"-S", query.Acct{Start: 2000}, true},
+		{"-j", query.Acct{Jobs: job}, false},
+		{"-s PD", query.Acct{States: pending}, true},
+		{"-j -s PD", query.Acct{Jobs: job, States: pending}, true},
+		{"-s F", query.Acct{States: failed}, false},
+	} {
+		c.ask.Window(now, midnight)
+		over, live := c.ask.Runs(query.Scope{Database: "x", Now: now}, all, false)
+		for _, q := range []query.Query{over, live} {
+			if strings.Contains(q.SQL, "ifNull(eligible, start) <= ") != c.want {
 				t.Errorf("%s:\n%s", c.name, q.SQL)
 			}
 		}

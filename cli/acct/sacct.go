@@ -132,7 +132,11 @@ type acctAsk struct {
 
 func runSacct(call *tool.Call) error {
 	if len(call.Operands) > 0 {
-		return call.Errorf("Unrecognized option: %s", call.Operands[0])
+		lines := []string{"sacct: error: Unknown arguments:"}
+		for _, word := range call.Operands {
+			lines = append(lines, "sacct: error:  "+word)
+		}
+		return tool.Fail(1, lines...)
 	}
 	if call.Opts.On("helpformat") {
 		return call.WriteOut(
@@ -156,6 +160,9 @@ func runSacct(call *tool.Call) error {
 	if err != nil {
 		return err
 	}
+	if err := checkQOSNames(call, query.req.GetQos()); err != nil {
+		return err
+	}
 	if call.Opts.On("batch-script") || call.Opts.On("env-vars") {
 		return call.EachCluster(func(call *tool.Call) error { // what was imported has no scripts
 			return acctScripts(call, query.req.GetJobs())
@@ -165,6 +172,31 @@ func runSacct(call *tool.Call) error {
 		query.req.Fields = acctNeeds(fields)
 	}
 	return acctPrint(call, query, fields)
+}
+
+// checkQOSNames refuses a QOS that this cluster does not have. What other clusters have is not
+// known here, and while the controller is away nothing is.
+func checkQOSNames(call *tool.Call, names []string) error {
+	if len(names) == 0 || call.Opts.On("clusters") || call.Opts.On("allclusters") {
+		return nil
+	}
+	var policy apiv1.PolicyReply
+	if err := call.RPC(tool.MethodGetPolicy, &apiv1.PolicyRequest{}, &policy); err != nil {
+		return nil
+	}
+	var known []string
+	for _, qos := range policy.GetQos() {
+		known = append(known, qos.GetName())
+	}
+	for _, name := range names {
+		if !slices.Contains(known, strings.ToLower(name)) {
+			return tool.Fail(1,
+				fmt.Sprintf("sacct: error: You gave a bad qos '%s'. Valid QOS's are %s",
+					name, strings.Join(known, ",")),
+				"sacct: fatal: problem processing qos list")
+		}
+	}
+	return nil
 }
 
 // acctPrint prints the answer as it comes: text piece by piece, a document at
@@ -182,6 +214,7 @@ func acctPrint(call *tool.Call, query *acctAsk, fields []acctField) error {
 	var buf []byte
 	first := true
 	answered := false // by the cluster that is asked
+	unknown := call.UnknownUser(query.req.GetUsers())
 	behind := uint64(0)
 	if call.Opts.On("allclusters") {
 		call.Opts.Put("clusters", "all", true, opt.FromCommand)
@@ -205,6 +238,9 @@ func acctPrint(call *tool.Call, query *acctAsk, fields []acctField) error {
 		answered = true
 		view.cluster, behind = reply.GetCluster(), reply.GetBehind()
 		rows := query.filterRows(reply.GetRows(), call.Opts.On("array"))
+		if len(rows) == 0 && unknown != "" {
+			return nil
+		}
 		if render.WantsDocument(call) {
 			kept = append(kept, rows...)
 			return nil
@@ -236,6 +272,12 @@ func acctPrint(call *tool.Call, query *acctAsk, fields []acctField) error {
 		}
 		if err != nil {
 			code = call.ReportCluster(source, err)
+		}
+	}
+	if code == 0 && first && len(jobs) == 0 {
+		// Accounting may have jobs of a user whom this host does not know, so that this comes last.
+		if unknown != "" {
+			return call.Errorf("Invalid user id: %s", unknown)
 		}
 	}
 	if render.WantsDocument(call) {
@@ -354,6 +396,9 @@ func acctColumns(call *tool.Call) ([]acctField, error) {
 				func(f acctField) bool { return len(f.name) > len(name) && strings.EqualFold(f.name[:len(name)], name) },
 			)
 		}
+		if i < 0 && strings.EqualFold(name, "allocgres") {
+			return nil, tool.Fail(1, "sacct: fatal: AllocGRES has been removed, please use AllocTRES")
+		}
 		if i < 0 {
 			return nil, call.Errorf("Invalid field requested: %q", name)
 		}
@@ -365,7 +410,9 @@ func acctColumns(call *tool.Call) ([]acctField, error) {
 	}
 	if u := call.Opts.Text("units"); call.Opts.On("units") &&
 		(len(u) != 1 || !strings.Contains("KMGTP", strings.ToUpper(u))) {
-		return nil, call.Errorf("Invalid option --units=%s: expected one of K, M, G, T, P", u)
+		return nil, tool.Fail(1,
+			"sacct: error: Invalid unit type '"+u+"'. Possible options are 'KMGTP'",
+			"sacct: fatal: Invalid unit type")
 	}
 	return out, nil
 }

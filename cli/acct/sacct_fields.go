@@ -363,8 +363,8 @@ func acctFields() []acctField {
 	planned := jobOnly(func(r *R) string { return format.Duration(r.GetPlanned() / tool.Second) })
 	plannedCPU := func(r *R) int64 { return r.GetPlanned() / tool.Second * int64(r.GetReqCpus()) }
 	freq := row(func(r *R) string {
-		if isStep(r) {
-			return "0"
+		if isStep(r) && r.GetStep() == spec.StepBatch.String() {
+			return "0" // nothing starts the script that could ask for a frequency
 		}
 		return "Unknown"
 	})

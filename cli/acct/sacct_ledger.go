@@ -127,7 +127,19 @@ func (a *acctAsk) inWindow(job *apiv1.JobInfo, now int64) bool {
 	if job.GetSubmit()/tool.Second > until/tool.Second {
 		return false
 	}
+	listed := len(states)+len(a.req.GetJobs()) == 0
+	pending := len(states) > 0 && spec.JobState(job.GetState()) == spec.Pending
+	if (listed || pending) && !countsBy(job, until) {
+		return false
+	}
 	return endOf(job) == 0 || endOf(job)/tool.Second >= a.req.GetStart()/tool.Second
+}
+
+// countsBy tells whether nothing but room was missing to a job by then: before, it is not pending
+// to accounting. One that ended is judged by its states.
+func countsBy(job *apiv1.JobInfo, then int64) bool {
+	since := cmp.Or(job.GetEligible(), job.GetStart())
+	return since != 0 && since/tool.Second <= then/tool.Second
 }
 
 // endOf is when a job ended; 0 = it did not. That of a running job is when its limit ends it.
