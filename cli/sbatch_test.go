@@ -118,9 +118,9 @@ func TestSpec(t *testing.T) {
 func TestSpecRefuses(t *testing.T) {
 	w := newWorld(t)
 	for line, code := range map[string]int{
-		"-t x": 255, "-N 0": 1, "-N 4-2": 1, "-n -1": 1, "-c 0": 1, "--mem=1.5G": 255, "-G x": 255, "--gpus-per-node=": 255, "--gres=:2": 255, "--gres=a:b:c:d": 255, "-L a|b,c": 255,
+		"-t x": 255, "-N 0": 1, "-N 4-2": 255, "-n -1": 1, "-c 0": 1, "--mem=1.5G": 255, "-G x": 255, "--gpus-per-node=": 255, "--gres=:2": 255, "--gres=a:b:c:d": 255, "-L a|b,c": 255,
 		"-a 1-": 1, "-a ''": 1, "-d after:1+x": 1, "-w n[1": 255, "--exclusive=x": 255, "--nice=x": 255, "--priority=TOP": 255, "--priority=-1": 255, "--requeue=expedite": 255, "--signal=NOPE": 255,
-		"--signal=USR1@99999": 255, "--open-mode=x": 255, "--begin=never": 255, "--mail-type=SOMETIMES": 255, "--kill-on-invalid-dep=maybe": 255, "--propagate=X": 1, "--switches=0": 255, "-F /nonexistent": 255,
+		"--signal=USR1@99999": 255, "--open-mode=x": 255, "--begin=never": 255, "--mail-type=SOMETIMES": 255, "--kill-on-invalid-dep=maybe": 255, "--propagate=X": 1, "--switches=0": 1, "--wait-all-nodes=x": 1, "--wait-all-nodes=2": 255, "--hint=x": 1, "-F /nonexistent": 255,
 		"--export='A": 255, "--export==x": 255, "--tres-per-task=gpu:1": 255, "--export-file=/nonexistent": 1, "--mcs-label=x": 255, "--hint=memory_bound": 1, "--thread-spec=0": 1, "--hold=yes": 255,
 	} {
 		w.forget()

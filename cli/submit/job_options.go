@@ -39,6 +39,25 @@ func (r *jobRequest) badOption(long string) error {
 	return tool.Fail(255, fmt.Sprintf("%s: error: Invalid --%s specification", r.name, long))
 }
 
+// badNumber is Slurm's error for a value that is no number, or not a number that can be.
+func (r *jobRequest) badNumber(long, text string) error {
+	return tool.Fail(1, fmt.Sprintf(
+		"%s: error: Invalid numeric value %q for --%s.", r.name, text, long,
+	))
+}
+
+// applyWaitNodes checks --wait-all-nodes, which asks for what holds in any case.
+func applyWaitNodes(request *jobRequest, value opt.Value) error {
+	n, err := strconv.ParseUint(value.Text, 10, 31)
+	if err != nil {
+		return request.badNumber("wait-all-nodes", value.Text)
+	}
+	if n > 1 {
+		return request.badOption("wait-all-nodes")
+	}
+	return nil
+}
+
 // refuseJob is Slurm's error for a job that cannot be.
 func (r *jobRequest) refuseJob(code spec.Code) error {
 	return tool.Fail(1, fmt.Sprintf("%s: error: Batch job submission failed: %s", r.name, code))
@@ -59,15 +78,7 @@ func countTo(long string, field func(s *apiv1.JobSpec) *uint32) applier {
 	return func(request *jobRequest, value opt.Value) error {
 		n, err := strconv.ParseUint(value.Text, 10, 31)
 		if err != nil || n == 0 {
-			return tool.Fail(
-				1,
-				fmt.Sprintf(
-					"%s: error: Invalid numeric value %q for --%s.",
-					request.name,
-					value.Text,
-					long,
-				),
-			)
+			return request.badNumber(long, value.Text)
 		}
 		*field(request.spec) = uint32(n)
 		return nil
@@ -191,7 +202,14 @@ func applyNodes(request *jobRequest, value opt.Value) error {
 	if err == nil && ranged {
 		most, err = format.ParseCount(hi)
 	}
-	if err != nil || least < 1 || most < least || most > 1<<30 {
+	if err == nil && least >= 1 && most < least {
+		return tool.Fail(
+			255,
+			fmt.Sprintf("%s: error: Maximum node count %d is less than minimum node count %d",
+				request.name, most, least),
+		)
+	}
+	if err != nil || least < 1 || most > 1<<30 {
 		return tool.Fail(
 			1,
 			fmt.Sprintf("%s: error: \"%s\" is not a valid node count", request.name, value.Text),
@@ -344,12 +362,20 @@ func applySignal(request *jobRequest, value opt.Value) error {
 	return nil
 }
 
+// maxNice is the largest adjustment of a priority, either way.
+const maxNice = 2147483645
+
 func applyNice(request *jobRequest, value opt.Value) error {
 	request.spec.Nice = 100
 	if value.Has {
-		n, err := strconv.ParseInt(value.Text, 10, 32)
-		if err != nil || n > 2147483645 || n < -2147483645 {
+		n, err := strconv.ParseInt(value.Text, 10, 64)
+		if err != nil && !errors.Is(err, strconv.ErrRange) {
 			return request.badOption("nice")
+		}
+		if n > maxNice || n < -maxNice {
+			return tool.Fail(255, fmt.Sprintf(
+				"%s: error: Invalid --nice value, out of range (+/- %d)", request.name, maxNice,
+			))
 		}
 		request.spec.Nice = int32(n)
 	}
@@ -439,7 +465,7 @@ func applySwitches(request *jobRequest, value opt.Value) error {
 	count, wait, timed := strings.Cut(value.Text, "@")
 	n, err := strconv.ParseUint(count, 10, 31)
 	if err != nil || n == 0 {
-		return request.badOption("switches")
+		return request.badNumber("switches", count)
 	}
 	request.spec.Switches = uint32(n)
 	if timed {
@@ -619,7 +645,9 @@ func applyHint(request *jobRequest, value opt.Value) error {
 		return tool.Fail(1, request.name+
 			": error: --hint=memory_bound asks for one core of each socket, and tasks are not bound to sockets here: request the memory with --mem, and fewer tasks on a node with --ntasks-per-node or --ntasks-per-socket")
 	default:
-		return request.badOption("hint")
+		return tool.Fail(1, fmt.Sprintf(
+			"%s: error: unrecognized --hint argument \"%s\", see --hint=help", request.name, value.Text,
+		))
 	}
 	return nil
 }

@@ -170,7 +170,7 @@ func JobOptions() []jobOption {
 		yes("uid", "", "<user>", "", "user of the job: the submitting one, or as root another", applyUser),
 		yes("use-min-nodes", "", "", "SBATCH_USE_MIN_NODES", "allocate as few nodes of a range as possible", switchTo(func(s *apiv1.JobSpec) *bool { return &s.UseMinNodes })),
 		yes("wait", "W", "", "SBATCH_WAIT", "wait until the job ends and return its exit code", nil),
-		{opt.Option{Long: "wait-all-nodes", Arg: "<value>", Env: "SBATCH_WAIT_ALL_NODES", Help: "wait until all nodes are ready", Always: "a job always starts only when all its nodes are ready"}, nil},
+		{opt.Option{Long: "wait-all-nodes", Arg: "<value>", Env: "SBATCH_WAIT_ALL_NODES", Help: "wait until all nodes are ready", Always: "a job always starts only when all its nodes are ready"}, applyWaitNodes},
 		yes("wckey", "", "<wckey>", "SBATCH_WCKEY", "workload characterization key for accounting", textTo(func(s *apiv1.JobSpec) *string { return &s.Wckey })),
 		yes("wrap", "", "<command_string>", "", "wrap this command in a shell script and submit it", nil),
 		maybe("x11", "", "all|batch|first|last", "", "let programs on the node of the script (batch, the default), on all nodes, the first or the last one reach the X display of this session", applyX11),

@@ -240,7 +240,11 @@ func inAllocation(
 		cmd.SysProcAttr.Foreground, cmd.SysProcAttr.Ctty = true, tty
 	}
 	signal.Ignore(syscall.SIGTTOU)
-	if err := cmd.Start(); err != nil {
+	if err := cmd.Start(); errors.Is(err, exec.ErrNotFound) {
+		fmt.Fprintf(call.Stderr,
+			"salloc: error: _fork_command: Unable to find command \"%s\"\n", argv[0])
+		return 1, nil
+	} else if err != nil {
 		return 1, call.Errorf("%s: %v", argv[0], err)
 	}
 	ended := make(chan error, 1)

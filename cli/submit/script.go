@@ -94,7 +94,7 @@ func scriptOptions(set *opt.Set, list [][]string, into *opt.Values) error {
 		}
 		if len(rest) > 0 {
 			return tool.Fail(
-				1,
+				255,
 				fmt.Sprintf(
 					"%s: error: Invalid directive found in batch script: %s",
 					set.Command,

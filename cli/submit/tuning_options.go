@@ -203,8 +203,15 @@ func (r *jobRequest) placeByHostFile() error {
 		return nil
 	}
 	hosts, err := r.hostFile()
-	if err != nil || len(hosts) == 0 {
+	if err != nil {
 		return err
+	}
+	if len(hosts) == 0 && r.spec.GetNodes() == "" {
+		return tool.Fail(1, r.name+": error: With Arbitrary distribution you need to specify a nodelist"+
+			" with the -w option, or a host file in $"+hostFileVariable)
+	}
+	if len(hosts) == 0 {
+		return nil
 	}
 	if r.spec.GetTasks() == 0 {
 		r.spec.Tasks = uint32(len(hosts))
