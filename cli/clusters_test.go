@@ -47,9 +47,9 @@ func (w *world) outward(line string) result {
 // TestClustersOfM: which clusters are asked, in which order, and what is printed above each.
 func TestClustersOfM(t *testing.T) {
 	north, south := twoClusters(t)
-	const ofNorth, ofSouth = "CLUSTER: north\n7 of-north\n", "CLUSTER: south\n7 of-south\n"
+	const ofNorth, ofSouth = "CLUSTER: north\nJOBID NAME\n7 of-north\n", "CLUSTER: south\nJOBID NAME\n7 of-south\n"
 	for names, want := range map[string]string{
-		"":                  "7 of-north\n",
+		"":                  "JOBID NAME\n7 of-north\n",
 		"-M north":          ofNorth,
 		"-M south":          ofSouth,
 		"-M south,north":    ofSouth + "\n" + ofNorth,
@@ -57,8 +57,9 @@ func TestClustersOfM(t *testing.T) {
 		"-M south,ALL":      ofSouth + "\n" + ofNorth,
 		"-M north,north":    ofNorth,
 		"-M south -M north": ofNorth,
+		"-h -M south,north": "7 of-south\n7 of-north\n",
 	} {
-		if r := north.outward(`squeue -h -o "%i %j" ` + names); r.code != 0 || r.out != want {
+		if r := north.outward(`squeue -o "%i %j" ` + names); r.code != 0 || r.out != want {
 			t.Errorf("squeue %s: exit code %d, %q %q, want %q", names, r.code, r.out, r.errOut, want)
 		}
 	}
@@ -86,7 +87,7 @@ func TestOwnClusterWithin(t *testing.T) {
 		conn, err := dial(ctx)
 		return uncomparable{Conn: conn}, err
 	}
-	if code := Main(env); code != 0 || out.String() != "CLUSTER: north\nof-north\n" {
+	if code := Main(env); code != 0 || out.String() != "of-north\n" {
 		t.Errorf("exit code %d, %q %q", code, out.String(), errOut.String())
 	}
 }
@@ -132,7 +133,7 @@ func TestOneClusterFails(t *testing.T) {
 		return nil, rpcstatus.New(rpcstatus.Internal, "it broke")
 	}
 	r := north.outward(`squeue -h -o "%i %j" -M south,north`)
-	if want := "CLUSTER: south\n\nCLUSTER: north\n7 of-north\n"; r.code != 1 || r.out != want {
+	if want := "7 of-north\n"; r.code != 1 || r.out != want {
 		t.Errorf("exit code %d, %q, want %q", r.code, r.out, want)
 	}
 	if !strings.Contains(r.errOut, "it broke") {

@@ -35,10 +35,20 @@ func TestCancelSteps(t *testing.T) {
 	if got := asked(); !slices.Equal(got, []string{tool.MethodEndStep, tool.MethodCancel}) {
 		t.Errorf("it asked %v", got)
 	}
-	for _, words := range [][]string{{"4.0", "4.x"}, {"-i", "4.0"}, {"-u", "bob", "4.0"}, {"-t", "RUNNING", "4.0", "5"}} {
+	for _, words := range [][]string{{"4.0", "4.x"}, {"-u", "bob", "4.0"}, {"-t", "RUNNING", "4.0", "5"}} {
 		r := w.run(append([]string{"scancel"}, words...)...)
 		if got := asked(); r.code == 0 || len(got) > 0 {
 			t.Errorf("scancel %v: exit %d, asked %v: %s", words, r.code, got, r.errOut)
+		}
+	}
+	for answer, want := range map[string]bool{"y\n": true, "n\n": false, "": false} {
+		w.stdin = answer
+		r := w.run("scancel", "-i", "4.0")
+		if got := slices.Contains(asked(), tool.MethodEndStep); got != want {
+			t.Errorf("scancel -i 4.0, answered %q: ends it: %v", answer, got)
+		}
+		if !strings.Contains(r.errOut, "Cancel step_id=4.0 name=gpu-small partition=gpu [y/n]? ") {
+			t.Errorf("it asks %q", r.errOut)
 		}
 	}
 }

@@ -133,8 +133,18 @@ func cancelJobs(call *tool.Call, request *apiv1.CancelRequest) error {
 // endSteps ends or signals steps, each by itself.
 func endSteps(call *tool.Call, steps []string, sig int32) error {
 	code := 0
+	lines := bufio.NewScanner(call.Stdin)
 	for _, id := range steps {
 		job, n, _ := tool.ParseStepID(id)
+		if call.Opts.On("interactive") {
+			question, err := stepQuestion(call, id, job)
+			if err != nil {
+				return err
+			}
+			if !confirms(call, lines, question) {
+				continue
+			}
+		}
 		if call.Opts.On("verbose") {
 			fmt.Fprintf(call.Stderr, "scancel: Terminating step %s\n", id)
 		}
@@ -187,11 +197,10 @@ func cancelFilter(call *tool.Call, filter *apiv1.JobFilter) (steps []string, err
 		return steps, err
 	}
 	if values := call.Opts; !proto.Equal(filter, &apiv1.JobFilter{Jobs: filter.GetJobs()}) ||
-		values.On("interactive") ||
 		values.On("wckey") ||
 		values.On("batch") {
 		return nil, call.Errorf(
-			"%s: --interactive, --batch and the filters are for jobs: name a step without them",
+			"%s: --batch and the filters are for jobs: name a step without them",
 			steps[0],
 		)
 	}
@@ -267,18 +276,9 @@ func chooseJobs(call *tool.Call, req *apiv1.CancelRequest) error {
 			continue
 		}
 		if ask {
-			fmt.Fprintf(
-				call.Stderr,
-				"Cancel job_id=%s name=%s partition=%s [y/n]? ",
-				id,
-				job.GetSpec().GetName(),
-				job.GetPartition(),
-			)
-			if !lines.Scan() {
-				break
-			}
-			if answer := strings.ToLower(strings.TrimSpace(lines.Text())); answer != "y" &&
-				answer != "yes" {
+			what := fmt.Sprintf("Cancel job_id=%s name=%s partition=%s",
+				id, job.GetSpec().GetName(), job.GetPartition())
+			if !confirms(call, lines, what) {
 				continue
 			}
 		}
@@ -289,6 +289,31 @@ func chooseJobs(call *tool.Call, req *apiv1.CancelRequest) error {
 		req.Filter = &apiv1.JobFilter{Jobs: chosen}
 	}
 	return nil
+}
+
+// stepQuestion names a step with its job. That of a job that is not known has nothing to say of it.
+func stepQuestion(call *tool.Call, id, job string) (string, error) {
+	request := &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{Jobs: []string{job}}}
+	var reply apiv1.ListJobsReply
+	if err := fetch.Jobs(call, request, &reply); err != nil {
+		return "", err
+	}
+	text := "Cancel step_id=" + id
+	for _, known := range reply.GetJobs() {
+		text += " name=" + known.GetSpec().GetName() + " partition=" + known.GetPartition()
+		break
+	}
+	return text, nil
+}
+
+// confirms asks whether to do something; without an answer it is not done.
+func confirms(call *tool.Call, lines *bufio.Scanner, what string) bool {
+	fmt.Fprintf(call.Stderr, "%s [y/n]? ", what)
+	if !lines.Scan() {
+		return false
+	}
+	answer := strings.ToLower(strings.TrimSpace(lines.Text()))
+	return answer == "y" || answer == "yes"
 }
 
 func arrayRanges(job *apiv1.JobInfo) []format.Range {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
@@ -80,7 +81,7 @@ scontrol reconfigure makes every partition what slurm.conf says, and names those
 			{Name: "listpids", Args: "[JOB[.STEP]] [NODE]", Help: "the processes of jobs on a node (default: all of one's jobs on this host)"},
 			{Name: "pidinfo", Args: "PID", Help: "the job of a process on this host, and when its time limit ends"},
 			{Name: "write", Args: "batch_script JOB [FILE|-]", Help: "write a job's script into a file (default: slurm-JOB.sh) or, with -, to the standard output"},
-			{Name: "write", Args: "config [FILE|-]", Help: "write the configuration in force into a file (default: slurm.conf.DATE)"},
+			{Name: "write", Args: "config [FILE|-]", Help: "write the configuration in force into FILE.DATE (default: slurm.conf.DATE) or, with -, to the standard output"},
 			{Name: "version", Args: "", Help: "print the version"},
 			{Name: "help", Args: "", Help: "print this help"},
 		},
@@ -349,10 +350,8 @@ func pingLeader(call *tool.Call) error {
 func runReconfigure(call *tool.Call) error {
 	var reply apiv1.ReconfigureReply
 	if err := call.RPC(tool.MethodReconfigure, &apiv1.ReconfigureRequest{}, &reply); err != nil {
-		refusal := tool.ExplainError(err)
-		return tool.Fail(
-			1, append(refusal.Preamble("scontrol"), "slurm_reconfigure error: "+refusal.Text)...,
-		)
+		refusal, lines := operatorRefusal(err)
+		return tool.Fail(1, append(lines, "slurm_reconfigure error: "+refusal.Text)...)
 	}
 	warnOfChange(call, reply.GetWarnings())
 	return nil
@@ -376,11 +375,31 @@ func errorText(call *tool.Call, args []string) error {
 	if !ok {
 		return tool.Fail(1, "invalid error number: "+args[0])
 	}
-	return call.WriteOut([]byte(spec.Code(n).String() + "\n"))
+	return call.WriteOut([]byte(errorNumberText(n) + "\n"))
+}
+
+// maxErrno is above the numbers of the errors of the operating system.
+const maxErrno = 1000
+
+// errorNumberText is the text of an error of Slurm, or of the operating system.
+func errorNumberText(n int64) string {
+	switch {
+	case spec.Code(n).Known():
+		return spec.Code(n).String()
+	case n < maxErrno:
+		text := syscall.Errno(n).Error()
+		if !strings.HasPrefix(text, "errno ") {
+			return strings.ToUpper(text[:1]) + text[1:]
+		}
+	}
+	return "Unknown error " + tool.Itoa(n)
 }
 
 // waitStart waits until a job runs.
 func waitStart(call *tool.Call, args []string) error {
+	if len(args) == 0 {
+		return tool.Fail(1, "too few arguments for keyword:"+call.Operands[0])
+	}
 	if len(args) != 1 || !tool.ValidJob(args[0]) {
 		return tool.Fail(1, "wait_job takes one job id")
 	}
@@ -444,16 +463,11 @@ func showLicenses(call *tool.Call, name string) error {
 			}
 		}
 		reserved := reservedOf(resv.GetReservations(), l.GetName())
-		buffer = append(
-			buffer,
-			fmt.Sprintf(
-				"LicenseName=%s\n    Total=%d Used=%d Free=%d Reserved=%d Remote=no\n",
-				l.GetName(),
-				l.GetN(),
-				used,
-				l.GetN()-used,
-				reserved,
-			)...)
+		record := &render.Record{}
+		record.Line("LicenseName=" + l.GetName())
+		record.Line(fmt.Sprintf(" Total=%d Used=%d Free=%d Reserved=%d Remote=no",
+			l.GetN(), used, l.GetN()-used, reserved))
+		buffer = append(buffer, record.Text(call.Opts.On("oneliner"), "")...)
 		list = append(
 			list,
 			tree.Object{
@@ -513,5 +527,10 @@ func stopController(call *tool.Call, args []string) error {
 			)
 		}
 	}
-	return call.RPC(tool.MethodShutdown, &apiv1.ShutdownRequest{}, &apiv1.ShutdownReply{})
+	err := call.RPC(tool.MethodShutdown, &apiv1.ShutdownRequest{}, &apiv1.ShutdownReply{})
+	if err == nil {
+		return nil
+	}
+	refusal, lines := operatorRefusal(err)
+	return tool.Fail(1, append(lines, "slurm_shutdown error: "+refusal.Text)...)
 }

@@ -1,6 +1,7 @@
 package query
 
 import (
+	"errors"
 	"fmt"
 	"os/signal"
 	"slices"
@@ -35,7 +36,7 @@ func changeJobs(call *tool.Call, verb apiv1.ControlJobsRequest_Verb, args []stri
 		}
 		rest = append(rest, named...)
 	}
-	jobs, err := jobArgs(rest)
+	jobs, err := verbJobs(call, rest)
 	if err != nil {
 		return err
 	}
@@ -96,7 +97,7 @@ func requeueJobs(call *tool.Call, verb apiv1.ControlJobsRequest_Verb, args []str
 			rest = append(rest, word)
 		}
 	}
-	jobs, err := jobArgs(rest)
+	jobs, err := verbJobs(call, rest)
 	if err != nil {
 		return err
 	}
@@ -107,6 +108,18 @@ func requeueJobs(call *tool.Call, verb apiv1.ControlJobsRequest_Verb, args []str
 		signal.Ignore(syscall.SIGTERM)
 	}
 	return controlJobs(call, request)
+}
+
+// errNoJob says that no job is named, which the verb words with its name.
+var errNoJob = errors.New("no job is named")
+
+// verbJobs reads the ids of a verb.
+func verbJobs(call *tool.Call, args []string) ([]string, error) {
+	jobs, err := jobArgs(args)
+	if errors.Is(err, errNoJob) {
+		return nil, tool.Fail(1, "too few arguments for keyword:"+call.Operands[0])
+	}
+	return jobs, err
 }
 
 // jobArgs reads ids: 12 13,14 jobid=15.
@@ -127,7 +140,7 @@ func jobArgs(args []string) ([]string, error) {
 		}
 	}
 	if len(jobs) == 0 {
-		return nil, tool.Fail(1, "too few arguments: a job id is missing")
+		return nil, errNoJob
 	}
 	return jobs, nil
 }
@@ -165,6 +178,9 @@ func controlJobs(call *tool.Call, request *apiv1.ControlJobsRequest) error {
 		if e == nil {
 			continue
 		}
+		if unknown := unknownKeyLines(request, e.GetDetail()); unknown != nil {
+			return tool.Fail(1, unknown...)
+		}
 		for _, text := range [...]string{e.GetPrefix(), e.GetDetail()} {
 			for line := range strings.Lines(text) {
 				add("scontrol: error: " + strings.TrimRight(line, "\n"))
@@ -177,6 +193,25 @@ func controlJobs(call *tool.Call, request *apiv1.ControlJobsRequest) error {
 	}
 	if lines != nil {
 		return tool.Fail(1, lines...)
+	}
+	return nil
+}
+
+// unknownKeyLines words the refusal of a key that does not exist, which is none of a job. What was
+// probably meant stands above Slurm's lines. It returns nil if the detail is about something else.
+func unknownKeyLines(request *apiv1.ControlJobsRequest, detail string) []string {
+	for key, value := range request.GetChanges() {
+		unknown := spec.Unknown{Kind: "key", Word: key, Of: "scontrol update job"}
+		if !strings.HasPrefix(detail, unknown.String()) {
+			continue
+		}
+		lines := []string{
+			"Update of this parameter is not supported: " + key + "=" + value, "Request aborted",
+		}
+		if detail != unknown.String() {
+			lines = append([]string{"scontrol: error: " + detail}, lines...)
+		}
+		return lines
 	}
 	return nil
 }
@@ -308,6 +343,10 @@ var jobMoments = []string{"starttime", "eligibletime", "deadline", "endtime"}
 
 func updateJob(call *tool.Call, jobs string, rest []setting) error {
 	list, err := jobArgs([]string{jobs})
+	if errors.Is(err, errNoJob) {
+		return tool.Fail(1, "scontrol: error: Could not load state information for job : "+
+			spec.CodeInvalidJobID.String())
+	}
 	if err != nil {
 		return err
 	}
@@ -332,7 +371,8 @@ func updateJob(call *tool.Call, jobs string, rest []setting) error {
 	if err := controlJobs(call, &apiv1.ControlJobsRequest{Verb: apiv1.ControlJobsRequest_UPDATE, Jobs: list, Changes: changes}); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(rest, func(s setting) bool { return isResize(s.key) }) {
+	inside := call.Getenv("SLURM_JOB_ID") != "" // elsewhere no shell has variables of the job
+	if inside && slices.ContainsFunc(rest, func(s setting) bool { return isResize(s.key) }) {
 		return resizeScripts(call, list)
 	}
 	return nil

@@ -18,6 +18,11 @@ import (
 
 // showJobs is scontrol show job.
 func showJobs(call *tool.Call, name string) error {
+	for _, id := range tool.SplitJobs(name) {
+		if !tool.ValidTarget(id) {
+			return tool.Fail(1, "scontrol_print_job error: "+spec.CodeInvalidJobID.String())
+		}
+	}
 	request := &apiv1.ListJobsRequest{
 		Filter: &apiv1.JobFilter{AllStates: true, Jobs: tool.SplitJobs(name)},
 		Detail: call.Opts.On("details") || render.WantsDocument(call),
@@ -277,6 +282,10 @@ func showSteps(call *tool.Call, name string) error {
 	var reply apiv1.ListJobsReply
 	if err := fetch.Jobs(call, request, &reply); err != nil {
 		return fetch.JobsError(err)
+	}
+	if name != "" && len(reply.GetJobs()) == 0 {
+		return tool.Unknown(spec.CodeInvalidJobID,
+			"slurm_get_job_steps error: "+spec.CodeInvalidJobID.String())
 	}
 	view := &render.JobView{Clock: render.NewClock(call.Env), Env: call.Env}
 	found := false

@@ -14,14 +14,50 @@ import (
 	"github.com/musterhpc/muster/spec/format"
 )
 
-// runningOn lists the jobs that hold a node, or a host under its name.
-func runningOn(call *tool.Call, host string) ([]*apiv1.JobInfo, error) {
+// nodesHere are the nodes whose agents run on this host: in a lab several.
+func nodesHere(call *tool.Call) ([]string, error) {
+	nodes, err := loadNodes(call, "")
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, node := range nodes {
+		if node.GetName() == call.Host || node.GetHostname() == call.Host {
+			names = append(names, node.GetName())
+		}
+	}
+	return names, nil
+}
+
+// jobsAt lists the jobs that hold a node, or without a name one of this host.
+func jobsAt(call *tool.Call, node string) (jobs []*apiv1.JobInfo, nodes []string, err error) {
+	nodes = []string{node}
+	if node == "" {
+		nodes, err = nodesHere(call)
+	}
+	if err != nil || len(nodes) == 0 {
+		return nil, nil, err
+	}
+	jobs, err = runningOn(call, nodes...)
+	return jobs, nodes, err
+}
+
+// firstOf is the first of a list of arguments, empty if there is none.
+func firstOf(args []string) string {
+	if len(args) == 0 {
+		return ""
+	}
+	return args[0]
+}
+
+// runningOn lists the jobs that hold one of some nodes.
+func runningOn(call *tool.Call, nodes ...string) ([]*apiv1.JobInfo, error) {
 	var reply apiv1.ListJobsReply
 	request := &apiv1.ListJobsRequest{
 		Detail: true,
 		Filter: &apiv1.JobFilter{
 			States: []uint32{uint32(spec.Running), uint32(spec.Suspended)},
-			Nodes:  []string{host},
+			Nodes:  nodes,
 		},
 	}
 	if err := fetch.Jobs(call, request, &reply); err != nil {
@@ -32,22 +68,18 @@ func runningOn(call *tool.Call, host string) ([]*apiv1.JobInfo, error) {
 
 // listSteps prints the steps that run on a node.
 func listSteps(call *tool.Call, args []string) error {
-	host := call.Host
-	if len(args) > 0 {
-		host = args[0]
-	}
-	jobs, err := runningOn(call, host)
+	jobs, nodes, err := jobsAt(call, firstOf(args))
 	if err != nil {
 		return err
 	}
 	var text strings.Builder
 	text.WriteString("JOBID    STEPID\n")
 	for _, job := range jobs {
-		if !job.GetSpec().GetShell() && job.GetBatchHost() == host {
+		if !job.GetSpec().GetShell() && slices.Contains(nodes, job.GetBatchHost()) {
 			fmt.Fprintf(&text, "%-8d %s\n", job.GetJobId(), spec.StepBatch)
 		}
 		for _, step := range job.GetSteps() {
-			if step.GetEnd() == 0 && (slices.Contains(step.GetNodes(), host) || host == call.Host) {
+			if step.GetEnd() == 0 && slices.ContainsFunc(step.GetNodes(), func(name string) bool { return slices.Contains(nodes, name) }) {
 				fmt.Fprintf(&text, "%-8d %s\n", job.GetJobId(), spec.StepID(step.GetStepId()))
 			}
 		}
@@ -67,15 +99,10 @@ type process struct {
 func askProcesses(call *tool.Call, jobs []string, node string) ([]process, error) {
 	local := []string{node}
 	if node == "" {
-		var nodes apiv1.ListNodesReply
-		if err := call.RPC(tool.MethodListNodes, &apiv1.ListNodesRequest{}, &nodes); err != nil {
+		var err error
+		local, err = nodesHere(call)
+		if err != nil {
 			return nil, err
-		}
-		local = nil
-		for _, n := range nodes.GetNodes() {
-			if n.GetName() == call.Host || n.GetHostname() == call.Host {
-				local = append(local, n.GetName())
-			}
 		}
 	}
 	var reply apiv1.StepUsageReply
@@ -107,10 +134,7 @@ func askProcesses(call *tool.Call, jobs []string, node string) ([]process, error
 
 // hostJobs are the numbers of the jobs on this host, or on a node.
 func hostJobs(call *tool.Call, node string) ([]string, error) {
-	if node == "" {
-		node = call.Host
-	}
-	list, err := runningOn(call, node)
+	list, _, err := jobsAt(call, node)
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +197,7 @@ func pidInfo(call *tool.Call, args []string) error {
 	if err != nil || pid <= 0 {
 		return tool.Fail(1, "invalid process id: "+args[0])
 	}
-	jobs, err := runningOn(call, call.Host)
+	jobs, _, err := jobsAt(call, "")
 	if err != nil {
 		return err
 	}
@@ -203,5 +227,5 @@ func pidInfo(call *tool.Call, args []string) error {
 		}
 		return call.WriteOut([]byte(text))
 	}
-	return tool.Fail(1, "Process "+args[0]+" is not of a Slurm job on this host")
+	return tool.Fail(1, "Failed to locate job for requested pid")
 }

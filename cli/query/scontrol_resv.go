@@ -19,7 +19,7 @@ import (
 // createEntity is scontrol create: a reservation, or nodename= or partitionname=.
 func createEntity(call *tool.Call, args []string) error {
 	if len(args) == 0 {
-		return tool.Fail(1, "too few arguments for keyword:create")
+		return tool.Fail(1, "too few arguments for create keyword")
 	}
 	what, _, named := strings.Cut(strings.ToLower(args[0]), "=")
 	switch {
@@ -32,7 +32,7 @@ func createEntity(call *tool.Call, args []string) error {
 	case named && beginsKey("partitionname", what):
 		return createPartition(call, args)
 	default:
-		return tool.Fail(1, "Invalid creation entity: "+args[0])
+		return call.Errorf("Invalid creation entity: %s", args[0])
 	}
 	return changeReservation(call, apiv1.ReservationChange_CREATE, args)
 }
@@ -62,13 +62,17 @@ func reservationError(request *apiv1.ReservationChange, err error) error {
 // partitionname=.
 func deleteEntity(call *tool.Call, args []string) error {
 	if len(args) == 0 {
-		return tool.Fail(1, "too few arguments for keyword:delete")
+		return tool.Fail(1, "too few arguments for delete keyword")
 	}
 	what, name, named := strings.Cut(args[0], "=")
-	if !named && len(args) > 1 {
+	if !named && len(args) == 1 {
+		return call.Errorf("Proper format is 'delete <ENTITY>=<ID>' or 'delete <ENTITY> <ID>'")
+	}
+	if !named {
 		_, name, named = strings.Cut(args[1], "=")
 		if !named {
 			name = args[1]
+			named = true
 		}
 	}
 	if named && beginsKey("nodename", strings.ToLower(what)) {

@@ -9,7 +9,6 @@ import (
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/cli/fetch"
 	"github.com/musterhpc/muster/cli/tool"
-	"github.com/musterhpc/muster/spec"
 )
 
 // shown is an entity of scontrol show.
@@ -32,9 +31,8 @@ func shownEntities() []shown {
 	hosts := func(what string) func(*tool.Call, string, []string) error {
 		return func(c *tool.Call, name string, _ []string) error { return showHosts(c, what, name) }
 	}
-	absent := func(line string) func(*tool.Call, string, []string) error {
-		return func(c *tool.Call, _ string, _ []string) error { return c.WriteOut([]byte(line + "\n")) }
-	}
+	// As Slurm prints of what it has none: nothing, so that a script sees no line that is no record.
+	absent := func(*tool.Call, string, []string) error { return nil }
 	return []shown{
 		{[]string{"jobs", "jobid"}, false, named(showJobs)},
 		{[]string{"nodes", "nodename"}, false, named(showNodes)},
@@ -52,10 +50,10 @@ func shownEntities() []shown {
 		{[]string{"aliases"}, false, named(showAliases)},
 		{[]string{"slurmd"}, false, named(showAgents)},
 		{[]string{"topoconf"}, false, func(c *tool.Call, _ string, _ []string) error { return showTopoConf(c) }},
-		{[]string{"burstbuffer"}, true, absent("No burst buffers in the system")},
-		{[]string{"bbstat"}, true, absent("No burst buffers in the system")},
-		{[]string{"dwstat"}, true, absent("No burst buffers in the system")},
-		{[]string{"federation"}, true, absent("No federation: Muster has none")},
+		{[]string{"burstbuffer"}, true, absent},
+		{[]string{"bbstat"}, true, absent},
+		{[]string{"dwstat"}, true, absent},
+		{[]string{"federation"}, true, absent},
 	}
 }
 
@@ -201,23 +199,13 @@ func showCompleting(call *tool.Call) error {
 
 // listJobs is scontrol listjobs: the jobs that run on a node, by default on this one.
 func listJobs(call *tool.Call, args []string) error {
-	host := call.Host
-	if len(args) > 0 {
-		host = args[0]
-	}
-	var reply apiv1.ListJobsReply
-	request := &apiv1.ListJobsRequest{
-		Filter: &apiv1.JobFilter{
-			States: []uint32{uint32(spec.Running), uint32(spec.Suspended)},
-			Nodes:  []string{host},
-		},
-	}
-	if err := fetch.Jobs(call, request, &reply); err != nil {
-		return fetch.JobsError(err)
+	jobs, _, err := jobsAt(call, firstOf(args))
+	if err != nil {
+		return err
 	}
 	var text strings.Builder
 	text.WriteString("JOBID\n")
-	for _, job := range reply.GetJobs() {
+	for _, job := range jobs {
 		fmt.Fprintf(&text, "%d\n", job.GetJobId())
 	}
 	return call.WriteOut([]byte(text.String()))

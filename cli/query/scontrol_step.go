@@ -1,6 +1,7 @@
 package query
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -33,6 +34,9 @@ func updateStep(call *tool.Call, name string, rest []setting) error {
 		request.Step = &number
 	}
 	list, err := jobArgs([]string{job})
+	if errors.Is(err, errNoJob) {
+		return tool.Fail(1, "slurm_update error: "+spec.CodeInvalidJobID.String())
+	}
 	if err != nil {
 		return err
 	}
@@ -58,7 +62,7 @@ func notifyJob(call *tool.Call, args []string) error {
 	if len(args) < 2 {
 		return tool.Fail(1, "notify takes a job id and a message")
 	}
-	jobs, err := jobArgs(args[:1])
+	jobs, err := verbJobs(call, args[:1])
 	if err != nil {
 		return err
 	}

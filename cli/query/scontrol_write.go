@@ -91,9 +91,12 @@ func writeConfig(call *tool.Call, to []string) error {
 			1, append(refusal.Preamble("scontrol"), "slurm_load_ctl_conf error: "+refusal.Text)...,
 		)
 	}
-	file := "slurm.conf." + call.Now().In(call.Loc).Format("20060102150405")
+	file := "slurm.conf"
 	if len(to) > 0 {
 		file = to[0]
+	}
+	if file != "-" {
+		file += "." + call.Now().In(call.Loc).Format("2006-01-02T15:04:05")
 	}
 	return writeTo(call, file, configText(&reply), "Slurm config saved to "+file+"\n")
 }

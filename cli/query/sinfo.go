@@ -152,7 +152,7 @@ func runSinfo(call *tool.Call) error {
 		return err
 	}
 	return call.Repeat(func() error {
-		return call.EachHeaded(render.WantsDocument(call), func(call *tool.Call) error {
+		return call.EachHeaded(render.WantsDocument(call) || call.Opts.On("noheader"), func(call *tool.Call) error {
 			return sinfoOnce(call, query)
 		})
 	})

@@ -159,7 +159,7 @@ func runSprio(call *tool.Call) error {
 		}
 		return call.WriteOut(render.FieldHelp(sprioFields(), column))
 	}
-	return call.EachHeaded(render.WantsDocument(call), showPriorities)
+	return call.EachCluster(showPriorities)
 }
 
 func showPriorities(call *tool.Call) error {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
+
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/cli/column"
 	"github.com/musterhpc/muster/cli/fetch"
@@ -134,7 +136,7 @@ func runSqueue(call *tool.Call) error {
 		return err
 	}
 	return call.Repeat(func() error {
-		return call.EachHeaded(query.structured, func(call *tool.Call) error {
+		return call.EachHeaded(query.structured || !query.header, func(call *tool.Call) error {
 			return squeueOnce(call, query)
 		})
 	})
@@ -444,7 +446,8 @@ func squeueOnce(call *tool.Call, query *jobQuery) error {
 		}
 		return fetch.JobsError(err)
 	}
-	if asked := query.req.GetFilter().GetJobs(); len(asked) == 1 && len(reply.GetUnknown()) == 1 {
+	if asked := query.req.GetFilter().GetJobs(); len(asked) == 1 && len(reply.GetUnknown()) == 1 &&
+		!isTaskOfKnownArray(call, asked[0]) {
 		return tool.Unknown(spec.CodeInvalidJobID, "slurm_load_jobs error: "+
 			spec.CodeInvalidJobID.String())
 	}
@@ -485,12 +488,28 @@ func squeueOnce(call *tool.Call, query *jobQuery) error {
 	return call.WriteOut(query.text(rows, view))
 }
 
+// isTaskOfKnownArray tells a task that the controller has no record of, while it knows its array:
+// the task is over, or was never there, and neither is an error in Slurm.
+func isTaskOfKnownArray(call *tool.Call, id string) bool {
+	array, _, isTask := strings.Cut(id, "_")
+	if !isTask {
+		return false
+	}
+	request := &apiv1.ListJobsRequest{
+		Filter: &apiv1.JobFilter{Jobs: []string{array}, AllStates: true},
+	}
+	var reply apiv1.ListJobsReply
+	err := fetch.Jobs(call, request, &reply)
+	return err == nil && len(reply.GetJobs()) > 0
+}
+
 // makeRows makes the lines of jobs: filtered, arrays expanded, steps or partitions
 // apart.
 func (q *jobQuery) makeRows(jobs []*apiv1.JobInfo, now int64) []render.JobRow {
 	rows := make([]render.JobRow, 0, len(jobs))
 	for _, job := range jobs {
 		row := render.JobRow{JobInfo: job, Task: -1}
+		tasks, some := q.namedTasks(row)
 		if slices.ContainsFunc(
 			q.keep,
 			func(keep func(render.JobRow, int64) bool) bool { return !keep(row, now) },
@@ -500,6 +519,17 @@ func (q *jobQuery) makeRows(jobs []*apiv1.JobInfo, now int64) []render.JobRow {
 		switch {
 		case q.steps:
 			rows = q.stepRows(rows, row)
+		case some && (q.expand || len(tasks) == 1):
+			for _, task := range tasks {
+				rows = q.partRows(rows, render.JobRow{JobInfo: job, Task: task})
+			}
+		case some:
+			part := proto.CloneOf(job)
+			part.ArrayTasks = nil
+			for _, task := range tasks {
+				part.ArrayTasks = append(part.ArrayTasks, &apiv1.TaskRange{First: task, Last: task, Step: 1})
+			}
+			rows = q.partRows(rows, render.JobRow{JobInfo: part, Task: -1})
 		case q.expand && row.IsArray():
 			for _, t := range job.GetArrayTasks() {
 				for i := t.GetFirst(); i <= t.GetLast(); i += max(t.GetStep(), 1) {
@@ -511,6 +541,36 @@ func (q *jobQuery) makeRows(jobs []*apiv1.JobInfo, now int64) []render.JobRow {
 		}
 	}
 	return rows
+}
+
+// namedTasks are the tasks of an array's record that -j names one by one, which alone are shown.
+// Some is false where the whole record is asked for.
+func (q *jobQuery) namedTasks(row render.JobRow) (tasks []int64, some bool) {
+	asked := q.req.GetFilter().GetJobs()
+	if len(asked) == 0 || !row.IsArray() {
+		return nil, false
+	}
+	array := tool.Itoa(row.GetArrayJobId())
+	for _, id := range asked {
+		task := askedTask([]string{id})
+		base, _, _ := strings.Cut(id, "_")
+		switch {
+		case base == array && task >= 0:
+			if hasTask(row.JobInfo, task) && !slices.Contains(tasks, task) {
+				tasks = append(tasks, task)
+			}
+		case base == array || id == tool.Itoa(row.GetJobId()):
+			return nil, false
+		}
+	}
+	return tasks, len(tasks) > 0
+}
+
+// hasTask tells whether the record of an array stands for a task.
+func hasTask(job *apiv1.JobInfo, task int64) bool {
+	return slices.ContainsFunc(job.GetArrayTasks(), func(r *apiv1.TaskRange) bool {
+		return task >= r.GetFirst() && task <= r.GetLast() && (task-r.GetFirst())%max(r.GetStep(), 1) == 0
+	})
 }
 
 func (q *jobQuery) partRows(rows []render.JobRow, row render.JobRow) []render.JobRow {

@@ -153,9 +153,8 @@ func taskOrder(row render.JobRow) int64 {
 	return row.TaskID()
 }
 
-// stepOrder puts the batch script before the numbered steps.
-func stepOrder(
-	a, b render.JobRow,
-) int {
-	return cmp.Compare(a.Step.GetStepId(), b.Step.GetStepId())
+// stepOrder is the order of a job's steps: the numbered ones, then those that have a name, as
+// Slurm numbers these above all others.
+func stepOrder(a, b render.JobRow) int {
+	return cmp.Compare(uint32(a.Step.GetStepId()), uint32(b.Step.GetStepId()))
 }

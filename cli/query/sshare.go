@@ -120,7 +120,7 @@ func runSshare(call *tool.Call) error {
 		name := func(name string) string { return name }
 		return call.WriteOut(render.FieldHelp(sshareFields(), name))
 	}
-	return call.EachCluster(showShares)
+	return call.EachHeaded(render.WantsDocument(call), showShares)
 }
 
 func showShares(call *tool.Call) error {

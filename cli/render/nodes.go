@@ -118,6 +118,8 @@ func (s nodeState) Matches(word string) bool {
 		return s.Has("FAIL")
 	case "down":
 		return s.base == "DOWN"
+	case "alloc", "allocated": // also where only a part of the node is, as in Slurm
+		return long == "allocated" || long == "mixed"
 	case "comp", "completing":
 		return s.Has("COMPLETING")
 	case "no_respond", "not_responding":

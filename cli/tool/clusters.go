@@ -33,7 +33,10 @@ func (c *Call) NamedCluster() string { return c.named }
 // each connection with EndCluster.
 func (c *Call) Clusters() ([]*Call, error) {
 	return c.clustersOr(func(name string) (*Call, error) {
-		return nil, c.Errorf("No cluster '%s' known by database.", name)
+		return nil, Fail(1,
+			fmt.Sprintf("%s: error: No cluster '%s' known by database.", c.Command.Called(), name),
+			fmt.Sprintf("%s: error: '%s' can't be reached now, or it is an invalid entry for --cluster."+
+				"  Use 'sacctmgr list clusters' to see available clusters.", c.Command.Called(), name))
 	})
 }
 
@@ -258,12 +261,12 @@ func (c *Call) InCluster(err error) error {
 		fmt.Sprintf("%s: error: cluster %s: %s", c.Command.Called(), c.named, refusal.Text))...)
 }
 
-// EachHeaded is EachCluster with the name of the cluster above what it answers, where -M is given
-// and the answer is not a document.
-func (c *Call) EachHeaded(document bool, run func(c *Call) error) error {
+// EachHeaded is EachCluster with the name of the cluster above what it answers, where -M is given.
+// Bare answers have no such line: documents, and listings without a header.
+func (c *Call) EachHeaded(bare bool, run func(c *Call) error) error {
 	first := true
 	return c.EachCluster(func(sub *Call) error {
-		if sub.named != "" && !document {
+		if sub.named != "" && !bare {
 			heading := "\nCLUSTER: " + sub.named + "\n"
 			if first {
 				heading = heading[1:]
