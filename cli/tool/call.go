@@ -297,21 +297,36 @@ func (c *Call) RPCAll(list ...Request) error {
 			return err
 		}
 	}
+	repeat := false // all that is left, at the controller that leads next
 	for i, request := range list {
-		sent := true
-		err := c.Patiently(ctx, func() error {
-			if sent {
-				sent = false
-				return waiting[i].Wait(request.Resp)
-			}
-			return conn.Call(ctx, request.Method, request.Req, request.Resp)
-		})
+		if !repeat {
+			err = c.Patiently(ctx, sentOnce(waiting[i], request, func() error {
+				return conn.Call(ctx, request.Method, request.Req, request.Resp)
+			}))
+			repeat = err != nil && c.mayDialAgain(conn) && prepareRepeat(request.Req, err)
+		}
+		if repeat {
+			err = c.callThroughElection(ctx, c.Conn, request.Method, request.Req, request.Resp)
+		}
 		if err != nil {
 			return err
 		}
 		c.Trace(request.Method, began, request.Req, request.Resp)
 	}
 	return nil
+}
+
+// sentOnce waits for the answer of a request that is on its way, and makes the call anew where it
+// is asked again.
+func sentOnce(pending Pending, request Request, call func() error) func() error {
+	sent := true
+	return func() error {
+		if sent {
+			sent = false
+			return pending.Wait(request.Resp)
+		}
+		return call()
+	}
 }
 
 // PastCluster is the cluster whose past -M asks about: this one, or one that

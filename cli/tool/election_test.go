@@ -31,6 +31,15 @@ func (a *answering) Call(context.Context, string, proto.Message, proto.Message) 
 	return err
 }
 
+// Start sends a call whose answer has the next error.
+func (a *answering) Start(ctx context.Context, method string, request proto.Message) (Pending, error) {
+	return answered{a.Call(ctx, method, request, nil)}, nil
+}
+
+type answered struct{ err error }
+
+func (a answered) Wait(proto.Message) error { return a.err }
+
 func (a *answering) Close() error {
 	a.closed++
 	return nil
@@ -78,5 +87,21 @@ func TestCallsGoThroughAnElection(t *testing.T) {
 		if submission, is := request.(*apiv1.SubmitRequest); is && submission.GetAgain() != c.again {
 			t.Errorf("%s: the submission says that it is repeated: %v", name, submission.GetAgain())
 		}
+	}
+}
+
+// TestQueriesGoThroughAnElection: of several requests that are on their way together, those that are
+// not answered are made again at the next controller.
+func TestQueriesGoThroughAnElection(t *testing.T) {
+	over := rpcstatus.Convert(spec.Refuse(spec.CodeNotLeader, ""), rpcstatus.Numbers())
+	errs, asked := []error{nil, over, over}, 0
+	call := &Call{Ctx: t.Context(), Env: &Env{
+		Now:   time.Now,
+		Pause: func(context.Context, time.Duration) {},
+		Dial:  func(context.Context) (Conn, error) { return &answering{errs: &errs, asked: &asked}, nil },
+	}}
+	one := Request{Method: MethodListNodes, Req: &apiv1.ListNodesRequest{}, Resp: &apiv1.ListNodesReply{}}
+	if err := call.RPCAll(one, one, one); err != nil || asked != 5 {
+		t.Errorf("error %v after %d calls, want 5", err, asked)
 	}
 }
