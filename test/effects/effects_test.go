@@ -62,7 +62,7 @@ func startLab(t *testing.T) *lab {
 	for _, line := range []string{
 		"KillWait=2", "Licenses=lic:4", "TrackWCKey=yes", "DefMemPerCPU=100", "MailProg=/bin/true",
 		"PartitionName=night Nodes=ALL MaxTime=60",
-		"PartitionName=shared Nodes=ALL OverSubscribe=YES:2",
+		"PartitionName=shared Nodes=ALL OverSubscribe=YES:2 DefaultTime=60", // node1 is reserved tomorrow
 	} {
 		conf += " --conf '" + line + "'"
 	}
