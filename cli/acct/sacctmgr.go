@@ -192,12 +192,12 @@ func readWords(what string, args []string, setting bool) render.PolicyWords {
 		key, value, ok := strings.Cut(a, "=")
 		value = strings.Trim(value, "\"'")
 		switch plain := strings.TrimRight(strings.ToLower(key), "+-"); {
-		case !ok && slices.Contains([]string{"withassoc", "withcoordinator", "withcoord", "tree", "withdeleted", "withclusters", "withcoordinators", "wopinfo", "wopi", "wopl", "woplimits"}, strings.ToLower(a)):
+		case !ok && slices.Contains([]string{"withassoc", "withcoordinator", "withcoord", "tree", "withdeleted", "withclusters", "withcoordinators", "wopinfo", "wopi", "wopl", "woplimits", "onlydefaults"}, strings.ToLower(a)):
 			words.Bare = append(words.Bare, strings.ToLower(a))
 		case !ok:
 			words.Names = append(words.Names, tool.SplitList(a)...)
 		case slices.Contains(own, plain) && (condition || plain == "name" || plain == "names" || plain == what || plain == what+
-			"s") && key == strings.TrimRight(key, "+-"):
+			"s" || what == "coordinator") && key == strings.TrimRight(key, "+-"):
 			words.Names = append(words.Names, tool.SplitList(value)...)
 		case condition:
 			words.Where = append(
@@ -264,7 +264,7 @@ func changePolicy(call *tool.Call, verb string, args []string) error {
 	}
 	switch {
 	case len(request.GetNames()) == 0 && verb == "add" && what != "association":
-		return call.Errorf("Need a name of a %s to add.", what)
+		return tool.Fail(1, " Need name of "+what+" to add.")
 	case len(request.GetNames()) == 0 && len(request.GetWhere()) == 0 && verb != "add" &&
 		what != "cluster":
 		return call.Errorf(

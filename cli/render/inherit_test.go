@@ -35,3 +35,37 @@ func TestInheritedLimits(t *testing.T) {
 		}
 	}
 }
+
+// TestTreeOrder: users come before accounts, each by name, whatever was added first; OnlyDefaults
+// keeps the users with their default accounts.
+func TestTreeOrder(t *testing.T) {
+	policy := &apiv1.PolicyReply{
+		Associations: []*apiv1.Association{
+			{Id: 1, Account: "root"},
+			{Id: 2, Account: "ml", Parent: 1},
+			{Id: 3, Account: "ml", User: "bob", Parent: 2},
+			{Id: 4, Account: "ai", Parent: 1},
+			{Id: 5, Account: "ml", User: "alice", Parent: 2},
+			{Id: 6, Account: "ai", User: "bob", Parent: 4},
+		},
+		Users: []*apiv1.AccountingUser{
+			{Name: "alice", DefaultAccount: "ml"}, {Name: "bob", DefaultAccount: "ai"},
+		},
+	}
+	for _, one := range []struct {
+		bare []string
+		want string
+	}{
+		{nil, "root/ ai/ ai/bob ml/ ml/alice ml/bob "},
+		{[]string{"onlydefaults"}, "ai/bob ml/alice "},
+	} {
+		view := &PolicyView{Policy: policy, Words: PolicyWords{Bare: one.bare}}
+		got := ""
+		for _, row := range view.TreeRows() {
+			got += row.Assoc.GetAccount() + "/" + row.Assoc.GetUser() + " "
+		}
+		if got != one.want {
+			t.Errorf("%v: %q, want %q", one.bare, got, one.want)
+		}
+	}
+}

@@ -362,6 +362,17 @@ func (s *PolicyView) inheritLimits() {
 	}
 }
 
+// isDefault tells, with OnlyDefaults, the associations of users with their default accounts from
+// the others; without it, all pass.
+func (s *PolicyView) isDefault(assoc *apiv1.Association) bool {
+	if !slices.Contains(s.Words.Bare, "onlydefaults") {
+		return true
+	}
+	return slices.ContainsFunc(s.Policy.GetUsers(), func(user *apiv1.AccountingUser) bool {
+		return user.GetName() == assoc.GetUser() && user.GetDefaultAccount() == assoc.GetAccount()
+	})
+}
+
 // inheritTRES adds the TRES that are limited above only.
 func inheritTRES(own, above []*apiv1.NamedCount) []*apiv1.NamedCount {
 	for _, limit := range above {
@@ -395,11 +406,16 @@ func (s *PolicyView) TreeRows() []*PolicyRow {
 				}
 				return 1
 			}
-			return int(assoc.GetId()) - int(association.GetId())
+			return cmp.Or(
+				strings.Compare(assoc.GetAccount(), association.GetAccount()),
+				strings.Compare(assoc.GetUser(), association.GetUser()),
+				cmp.Compare(assoc.GetId(), association.GetId()),
+			)
 		})
 		for _, assoc := range list {
 			if (len(s.Words.Names) == 0) &&
 				s.matchesConditions(assoc.GetAccount(), assoc.GetUser(), "association") &&
+				s.isDefault(assoc) &&
 				s.inPartition(assoc) {
 				row := &PolicyRow{
 					cluster: s.Policy.GetCluster(),
