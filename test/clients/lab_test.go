@@ -53,7 +53,7 @@ func startLab(t *testing.T) *lab {
 	for _, line := range []string{
 		muster + " init --dir " + dir + " --nodes 2 --gpus 8 --port " + port + " --conf KillWait=2",
 		// How full this machine is decides nothing here.
-		"sed -i 's/^health:$/&\\n  rules: [\"disk_space off\"]/' " + dir + "/muster.yaml",
+		"sed -i 's/^  rules: \\[\"clock_error off\"/&, \"disk_space off\"/' " + dir + "/muster.yaml && grep -q 'disk_space off' " + dir + "/muster.yaml",
 		muster + " up --dir " + dir,
 		"mkdir " + l.links + " && " + muster + " links " + l.links,
 		"sacctmgr -i add account lab",
