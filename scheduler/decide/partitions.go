@@ -91,10 +91,8 @@ func (d partitionCommands) deletePartition(command DeletePartition) error {
 	}
 	jobs := 0
 	d.t.Active.Range(func(uid uint64, _ struct{}) bool {
-		if job := d.t.Job(
-			spec.JobUID(uid),
-		); job.Alloc != nil &&
-			job.Alloc.Partition == command.Name {
+		allocation := d.t.Job(spec.JobUID(uid)).Alloc
+		if allocation != nil && allocation.Partition == command.Name {
 			jobs++
 		}
 		return true

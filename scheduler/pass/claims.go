@@ -371,13 +371,8 @@ func (p *claims) planBehind(class *jobClass, m *member) {
 	if len(tasks) == 0 {
 		return
 	}
-	if slot, reason := p.planner.findSlot(
-		class,
-		m,
-		job,
-		tasks[0],
-	); reason == nil &&
-		slot.Start > p.now {
+	slot, reason := p.planner.findSlot(class, m, job, tasks[0])
+	if reason == nil && slot.Start > p.now {
 		p.planner.planTasksFrom(class, job, slot, tasks, job.Tasks.Len()-1)
 		p.marks[m.uid] |= reserved
 	}

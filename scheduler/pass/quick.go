@@ -212,14 +212,8 @@ func (p *incremental) startNow(q *quick, class *jobClass, m *member, task int64)
 	if !ok {
 		return p.skipToFitting(q, class), nil
 	}
-	if reason, err := p.startJob(
-		class,
-		m,
-		task,
-		slot.Parts,
-		wholeLimit(class),
-	); err != nil ||
-		reason != nil {
+	reason, err := p.startJob(class, m, task, slot.Parts, wholeLimit(class))
+	if err != nil || reason != nil {
 		return false, err
 	}
 	began = true

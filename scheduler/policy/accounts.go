@@ -70,15 +70,10 @@ func longKeys(list []spec.KeyValue) []spec.KeyValue {
 
 func (p *planner) planAccount() error {
 	p.c.Where, p.c.Set = longKeys(p.c.Where), longKeys(p.c.Set)
-	if err := p.knownConditions(
-		"name",
-		"names",
-		"account",
-		"accounts",
-		"parent",
-		"organization",
-		"description",
-	); err != nil {
+	err := p.knownConditions(
+		"name", "names", "account", "accounts", "parent", "organization", "description",
+	)
+	if err != nil {
 		return err
 	}
 	for _, name := range p.matchAccounts() {
@@ -204,11 +199,9 @@ func (p *planner) deleteAccount(name string) error {
 	if name == "root" {
 		return badOption("the root account cannot be deleted")
 	}
-	if n := liveJobs(
-		p.t.State,
-		func(job *state.Job) bool { return job.Spec.Account == name },
-	); n > 0 {
-		return badOption("account %q has %s", name, format.Plural(n, "job", "jobs"))
+	live := liveJobs(p.t.State, func(job *state.Job) bool { return job.Spec.Account == name })
+	if live > 0 {
+		return badOption("account %q has %s", name, format.Plural(live, "job", "jobs"))
 	}
 	for i := range p.currentPolicy().Accounts {
 		if account := &p.currentPolicy().Accounts[i]; account.Parent == name {

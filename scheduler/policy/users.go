@@ -35,22 +35,11 @@ func userKeys() []string {
 }
 
 func (p *planner) planUser() error {
-	if err := p.knownConditions(
-		"name",
-		"names",
-		"user",
-		"users",
-		"account",
-		"accounts",
-		"partition",
-		"partitions",
-		"defaultaccount",
-		"adminlevel",
-		"admin",
-		"defaultwckey",
-		"wckey",
-		"wckeys",
-	); err != nil {
+	err := p.knownConditions(
+		"name", "names", "user", "users", "account", "accounts", "partition", "partitions",
+		"defaultaccount", "adminlevel", "admin", "defaultwckey", "wckey", "wckeys",
+	)
+	if err != nil {
 		return err
 	}
 	for _, name := range p.matchUsers() {
