@@ -108,13 +108,6 @@ func (s *Switch) Plug(name, device string) error {
 
 func networkOrder(n uint16) uint16 { return n<<8 | n>>8 }
 
-// Set replaces the rule of one direction.
-func (s *Switch) Set(from, to string, rule Rule) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.rules[link{from, to}] = rule
-}
-
 // SetAll replaces the rules of all directions.
 func (s *Switch) SetAll(rule Rule) {
 	s.mu.Lock()
