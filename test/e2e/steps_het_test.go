@@ -40,7 +40,7 @@ func TestStepsOfHetJobs(t *testing.T) {
 	}
 	log := filepath.Join(c.dir, "het.out")
 	c.must("sbatch", "-o", log, script)
-	c.until("3+0.batch\n3+0.3\n3+1.3", "squeue", "-h", "-s", "-o", "%i")
+	c.until("3+0.3\n3+0.batch\n3+1.3", "squeue", "-h", "-s", "-o", "%i")
 	if out := c.must("scontrol", "show", "step", "3+1.3"); !strings.Contains(out, "StepId=3+1.3 ") || !strings.Contains(out, "Tasks=3") {
 		t.Errorf("scontrol show step: %s", out)
 	}
