@@ -23,6 +23,13 @@ for helper in muster-pmix pam_muster.so; do
 	need "bin/$helper" "install what deploy/deps/install.sh lists, then run make build"
 done
 
+# Its first use fetches it. Status 3 tells this failure from all others.
+maker() { go run "github.com/goreleaser/nfpm/v2/cmd/nfpm@$nfpm" "$@"; }
+maker --version >/dev/null || {
+	echo "packages: nfpm $nfpm cannot be fetched: see the lines above, and check GOPROXY" >&2
+	exit 3
+}
+
 stage=bin/stage
 rm -rf "$stage"
 mkdir -p "$stage"/{names,pages,muster/man1,slurm/man1,slurm/completions,completions} "$out"
@@ -63,7 +70,7 @@ if [ "${ENGINE:-}" = 1 ]; then
 fi
 for package in "${packages[@]}"; do
 	for format in ${FORMATS:-deb rpm}; do
-		go run "github.com/goreleaser/nfpm/v2/cmd/nfpm@$nfpm" package \
+		maker package \
 			--config "deploy/packages/$package.yaml" --packager "$format" --target "$out/" |
 			sed -n 's/^created package: /packages: /p'
 	done
