@@ -106,10 +106,7 @@ func TestNamespaces(t *testing.T) {
 		"serve": "serve|hold|serve/web-1||1|2.000|3.000\nserve|pod|serve/infer-1|serving|1|3.000|1.500\ntotal||||2|5.000|4.500\n",
 		"none":  "",
 	} {
-		rep, err := r.Service().Report(t.Context(), &apiv1.ReportQuery{Report: "namespaces", By: one, Start: t0 * int64(spec.Second), End: int64(h.Now)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		rep := r.namespaces(t, one, h.Now)
 		var got strings.Builder
 		for _, row := range rep.GetRows() {
 			for i, cell := range row.GetCells() {
@@ -155,10 +152,7 @@ func TestNamespacesAddUp(t *testing.T) {
 	r.stored(uint64(len(h.Log)))
 	ask := func(one string) map[string]string { // CPU-hours by the first column, of the last line
 		t.Helper()
-		rep, err := r.Service().Report(t.Context(), &apiv1.ReportQuery{Report: "namespaces", By: one, Start: t0 * int64(spec.Second), End: int64(h.Now)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		rep := r.namespaces(t, one, h.Now)
 		out := map[string]string{}
 		for _, row := range rep.GetRows() {
 			cells := row.GetCells()
@@ -176,4 +170,20 @@ func TestNamespacesAddUp(t *testing.T) {
 			t.Errorf("namespace %s: total %s, namespaces says %s", space, got, all[space])
 		}
 	}
+}
+
+// namespaces is the report of the namespaces, or of one of them, since the beginning.
+func (r *rig) namespaces(t *testing.T, one string, now spec.Instant) *apiv1.ReportReply {
+	t.Helper()
+	query := &apiv1.ReportQuery{
+		Report: "namespaces",
+		By:     one,
+		Start:  t0 * int64(spec.Second),
+		End:    int64(now),
+	}
+	reply, err := r.Service().Report(t.Context(), query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reply
 }

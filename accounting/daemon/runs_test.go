@@ -36,16 +36,10 @@ func TestRunsOfBothTables(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		part := func(table, end string) string {
-			return fmt.Sprintf("SELECT job_id, array_job_id, array_task, uid, restarts, user_id, attempt, %s AS over FROM runs%d.%s", end, seed, table)
-		}
-		// A listing has the runs that count by now: nothing but room is missing to them.
-		counts := fmt.Sprintf(" AND ifNull(ifNull(eligible, start) <= fromUnixTimestamp64Micro(%d, 'UTC'), false)", int64(h.Now.Add(spec.Minute))/1000)
 		var want, got []string
 		ids := map[uint64]uint32{}
-		err = r.store.Query(t.Context(), query.Query{SQL: "SELECT uid, restarts, user_id, attempt, over FROM (" + part("jobs", "true") + fmt.Sprintf(" WHERE seq <= %d", pos.Seq) + counts +
-			" UNION ALL " + part("live FINAL", "false") + fmt.Sprintf(" WHERE gen = %d AND (NOT final OR seq > %d)", pos.Gen, pos.Seq) + counts +
-			") ORDER BY if(array_job_id = 0, job_id, array_job_id), array_task < 0, array_task, uid, restarts"}, func(scan func(...any) error) error {
+		listed := query.Query{SQL: listedRuns(seed, pos.Seq, pos.Gen, h.Now.Add(spec.Minute))}
+		err = r.store.Query(t.Context(), listed, func(scan func(...any) error) error {
 			var uid uint64
 			var restarts, id, attempt uint32
 			var isOver bool
@@ -98,6 +92,20 @@ func TestRunsOfBothTables(t *testing.T) {
 	}
 }
 
+// listedRuns asks for the runs of both tables that a listing has at an instant, in its order: those
+// that count by then, because nothing but room is missing to them.
+func listedRuns(seed int, seq uint64, gen uint32, now spec.Instant) string {
+	part := func(table, over, where string) string {
+		const counts = "ifNull(ifNull(eligible, start) <= fromUnixTimestamp64Micro(%d, 'UTC'), false)"
+		return fmt.Sprintf("SELECT job_id, array_job_id, array_task, uid, restarts, user_id, attempt, %s AS over"+
+			" FROM runs%d.%s WHERE %s AND "+counts, over, seed, table, where, int64(now)/1000)
+	}
+	ended := part("jobs", "true", fmt.Sprintf("seq <= %d", seq))
+	open := part("live FINAL", "false", fmt.Sprintf("gen = %d AND (NOT final OR seq > %d)", gen, seq))
+	return "SELECT uid, restarts, user_id, attempt, over FROM (" + ended + " UNION ALL " + open + ")" +
+		" ORDER BY if(array_job_id = 0, job_id, array_job_id), array_task < 0, array_task, uid, restarts"
+}
+
 // byNumber compares what is said of some jobs that are named with what is said of them among all.
 // A job that is named is shown also where it does not count yet.
 func byNumber(t *testing.T, r *rig, all []*apiv1.AcctRow, now spec.Instant) {
@@ -110,7 +118,8 @@ func byNumber(t *testing.T, r *rig, all []*apiv1.AcctRow, now spec.Instant) {
 	for i := 0; i < len(some); i += 1 + len(some)/20 {
 		n := some[i]
 		of := slices.DeleteFunc(slices.Clone(all), func(row *apiv1.AcctRow) bool { return row.GetJobId() != n && row.GetArrayJobId() != n })
-		got := slices.DeleteFunc(r.acct(&apiv1.AcctQuery{Jobs: []string{fmt.Sprint(n)}, Duplicates: true}), func(row *apiv1.AcctRow) bool {
+		got := r.acct(&apiv1.AcctQuery{Jobs: []string{fmt.Sprint(n)}, Duplicates: true})
+		got = slices.DeleteFunc(got, func(row *apiv1.AcctRow) bool {
 			since := cmp.Or(row.GetEligible(), row.GetStart())
 			return row.GetStep() == "" && (since == 0 || since > int64(now))
 		})

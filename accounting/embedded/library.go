@@ -13,7 +13,9 @@ const EngineVersion = "26.7.3-stable.1"
 
 // ErrNoLibrary is returned when no engine library was found.
 var ErrNoLibrary = errors.New(
-	"the ClickHouse engine library is not here: install the package muster-engine or run deploy/engine/fetch.sh, or set MUSTER_LIBCHDB to a libchdb.so, or use a ClickHouse server by its DSN",
+	"the ClickHouse engine library is not here: install the package muster-engine or run " +
+		"deploy/engine/fetch.sh, or set MUSTER_LIBCHDB to a libchdb.so, or use a ClickHouse " +
+		"server by its DSN",
 )
 
 // FindLibrary returns the path of the engine library: MUSTER_LIBCHDB, the cache that deploy/engine/fetch.sh fills, or

@@ -156,7 +156,8 @@ func TestMailsOfALostNode(t *testing.T) {
 		w.put(&event.JobNodeDone{UID: uid, Attempt: 1, Node: "n1", Lost: true, Unfenced: true},
 			&event.JobRequeued{UID: uid, Attempt: 1, State: spec.NodeFailed})
 	}
-	want := "/bin/m to ann@site.org: Slurm Job_id=1 Name=train Requeued, NODE_FAIL, waits until the run is known to have ended on its node"
+	want := "/bin/m to ann@site.org: Slurm Job_id=1 Name=train Requeued, NODE_FAIL, " +
+		"waits until the run is known to have ended on its node"
 	if got := w.mails(); got != want {
 		t.Errorf("lost: %s, want %s", got, want)
 	}

@@ -35,11 +35,25 @@ func ToForeignHold(message *apiv1.ForeignHold) spec.ForeignHold {
 		Priority: message.GetPriority(),
 		Since:    spec.Instant(message.GetSince()),
 	}
-	for _, gpu := range message.GetGpus() {
-		hold.GPUs = append(
-			hold.GPUs,
+	hold.GPUs = ToGPURefs(message.GetGpus())
+	return hold
+}
+
+// namedGPU is a message that names a device.
+type namedGPU interface {
+	GetUuid() string
+	GetIndex() uint32
+	GetType() string
+}
+
+// ToGPURefs reads the devices of a message.
+func ToGPURefs[M namedGPU](list []M) []spec.GPURef {
+	var refs []spec.GPURef
+	for _, gpu := range list {
+		refs = append(
+			refs,
 			spec.GPURef{UUID: gpu.GetUuid(), Index: gpu.GetIndex(), Type: gpu.GetType()},
 		)
 	}
-	return hold
+	return refs
 }

@@ -95,12 +95,7 @@ func ToPodJob(message *apiv1.PodJob) copilot.PodJob {
 			break
 		}
 		at := spec.PodPlace{Pod: job.Pods.Pods[i], Node: place.GetNode()}
-		for _, gpu := range place.GetGpus() {
-			at.GPUs = append(
-				at.GPUs,
-				spec.GPURef{UUID: gpu.GetUuid(), Index: gpu.GetIndex(), Type: gpu.GetType()},
-			)
-		}
+		at.GPUs = ToGPURefs(place.GetGpus())
 		job.Places = append(job.Places, at)
 	}
 	return job

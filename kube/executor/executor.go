@@ -33,6 +33,7 @@ import (
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/copilot"
+	"github.com/musterhpc/muster/internal/wire"
 	"github.com/musterhpc/muster/kube/claims"
 	"github.com/musterhpc/muster/kube/muster"
 	"github.com/musterhpc/muster/kube/program"
@@ -425,7 +426,8 @@ func (r *round) take(ctx context.Context, x copilot.Take) {
 	}
 	r.cfg.Log.Info("hold taken", "pod", pod.Namespace+"/"+pod.Name, "node", x.Node)
 	if x.LetGo {
-		r.letGo(ctx, copilot.LetGo{Pod: x.Pod, Node: x.Node, GPUs: gpusOf(rep.GetHold())})
+		devices := wire.ToGPURefs(rep.GetHold().GetGpus())
+		r.letGo(ctx, copilot.LetGo{Pod: x.Pod, Node: x.Node, GPUs: devices})
 	}
 }
 

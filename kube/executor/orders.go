@@ -16,19 +16,10 @@ import (
 	"github.com/musterhpc/muster/copilot"
 	"github.com/musterhpc/muster/kube/claims"
 	"github.com/musterhpc/muster/kube/muster"
-	"github.com/musterhpc/muster/spec"
 )
 
 func releaseOf(x *copilot.Release) *apiv1.ReleaseHoldRequest {
 	return &apiv1.ReleaseHoldRequest{Node: x.Node, Id: x.Hold, Why: x.Why}
-}
-
-func gpusOf(h *apiv1.ForeignHold) []spec.GPURef {
-	var out []spec.GPURef
-	for _, g := range h.GetGpus() {
-		out = append(out, spec.GPURef{UUID: g.GetUuid(), Index: g.GetIndex(), Type: g.GetType()})
-	}
-	return out
 }
 
 // answered tells a refusal of Muster from a failure to reach it.

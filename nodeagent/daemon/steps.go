@@ -244,12 +244,7 @@ func readAllocation(here *apiv1.NodeAlloc) spec.NodeAlloc {
 		Tasks: here.GetTasks(),
 		GRES:  wire.ToCounts(here.GetGres()),
 	}
-	for _, gpu := range here.GetGpus() {
-		allocation.GPUs = append(
-			allocation.GPUs,
-			spec.GPURef{UUID: gpu.GetUuid(), Index: gpu.GetIndex(), Type: gpu.GetType()},
-		)
-	}
+	allocation.GPUs = wire.ToGPURefs(here.GetGpus())
 	for _, g := range here.GetShares() {
 		allocation.Shares = append(
 			allocation.Shares,

@@ -367,8 +367,8 @@ func TestSteppedClockGivesUpNoNode(t *testing.T) {
 	}
 }
 
-// What a node is told of a job does not grow with the job's other nodes, but for the record
-// that the node of the script keeps for all of them.
+// The order that a node gets is no larger for a job of many nodes than for a job of one. Only the
+// node that runs the script gets more: the record of the whole job.
 func TestLaunchOfAWideJob(t *testing.T) {
 	w := start(t)
 	s, _ := w.connect("n1")

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/musterhpc/muster/test/attack/hostile"
+	"github.com/musterhpc/muster/test/ports"
 )
 
 // The users. No user of a machine has these numbers.
@@ -93,7 +94,7 @@ func (l *lab) up(ctx context.Context) error {
 		return err
 	}
 	var err error
-	l.port, err = freePorts(20)
+	l.port, err = new(ports.Finder).Free(ports.Lab)
 	if err != nil {
 		return err
 	}
@@ -292,22 +293,6 @@ func residentMemory(pid int) (now, peak int64, err error) {
 		}
 	}
 	return now, peak, nil
-}
-
-// freePorts finds the first of so many ports in a row that are free.
-func freePorts(count int) (int, error) {
-next:
-	for start := 20000 + os.Getpid()%10000; start < 32000; start += count {
-		for port := start; port < start+count; port++ {
-			listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-			if err != nil {
-				continue next
-			}
-			listener.Close()
-		}
-		return start, nil
-	}
-	return 0, errors.New("no free ports")
 }
 
 // raiseFileLimit lets this process open as many files as it may: attacks hold

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"os/user"
@@ -14,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/musterhpc/muster/test/ports"
 )
 
 // lab is the cluster that all clients of the table share, as they do at a site.
@@ -72,22 +73,14 @@ func startLab(t *testing.T) *lab {
 	return l
 }
 
-// freePorts finds a start of twenty ports that are free together.
+// freePorts finds ports for a lab.
 func freePorts(t *testing.T) int {
 	t.Helper()
-next:
-	for start := 42000 + os.Getpid()%10000; start < 60000; start += 40 {
-		for port := start; port < start+20; port++ {
-			l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-			if err != nil {
-				continue next
-			}
-			l.Close()
-		}
-		return start
+	start, err := new(ports.Finder).Free(ports.Lab)
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("no free ports")
-	return 0
+	return start
 }
 
 // shell runs a line as a program's shell does, and gives its output and exit code.

@@ -2,7 +2,6 @@ package console
 
 import (
 	"context"
-	"net"
 	"net/url"
 	"os"
 	"os/exec"
@@ -13,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/musterhpc/muster/test/ports"
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/page"
@@ -71,25 +72,14 @@ func openLab(t *testing.T) *lab {
 	return l
 }
 
-// freePorts finds a base port behind which those of a lab are free.
+// freePorts finds ports for a lab.
 func freePorts(t *testing.T) int {
 	t.Helper()
-	for base := 24000; base < 60000; base += 40 {
-		free := true
-		for n := range 16 {
-			l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(base+n))
-			if err != nil {
-				free = false
-				break
-			}
-			_ = l.Close()
-		}
-		if free {
-			return base
-		}
+	start, err := new(ports.Finder).Free(ports.Lab)
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("no free ports")
-	return 0
+	return start
 }
 
 // must runs a command of the cluster.

@@ -11,10 +11,11 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/musterhpc/muster/test/ports"
 )
 
 // cluster is a lab of its own, up for the length of a test.
@@ -32,32 +33,17 @@ func bin(name string) string {
 	return filepath.Join(wd, "..", "..", "bin", name)
 }
 
-// ports is where the next lab looks for its ports: tests that run at the same
-// time must not find the same ones.
-var ports struct {
-	sync.Mutex
-	next int
-}
+// labPorts are those of all labs: tests that run at the same time must not find the same ones.
+var labPorts ports.Finder
 
-// freePorts finds a start of twenty ports that are free together.
+// freePorts finds ports for a lab.
 func freePorts(t *testing.T) int {
 	t.Helper()
-	ports.Lock()
-	defer ports.Unlock()
-next:
-	for start := max(21000+os.Getpid()%20000, ports.next); start < 60000; start += 40 {
-		for p := start; p < start+20; p++ {
-			l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", p))
-			if err != nil {
-				continue next
-			}
-			l.Close()
-		}
-		ports.next = start + 40
-		return start
+	start, err := labPorts.Free(ports.Lab)
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("no free ports")
-	return 0
+	return start
 }
 
 // need skips a test whose programs are not built. Where MUSTER_REQUIRE_ENGINE says that nothing

@@ -5,21 +5,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 )
-
-// endMember stops a member in order.
-func (c *trio) endMember(name string) {
-	c.t.Helper()
-	c.signal(name, syscall.SIGTERM)
-	c.mu.Lock()
-	cmd := c.running[name]
-	delete(c.running, name)
-	c.mu.Unlock()
-	_ = cmd.Wait() // how it ended is not the matter here
-}
 
 // swapState puts a copy of a state folder in the place of a member's, which is moved aside.
 func (c *trio) swapState(name, from, aside string) {
@@ -100,7 +88,7 @@ func TestMembersThatDoNotFit(t *testing.T) {
 		time.Sleep(50 * time.Millisecond)
 	}
 	for _, name := range trioNames {
-		c.endMember(name)
+		c.terminate(name)
 	}
 	of1 := filepath.Join(c.dir, "ctl3.first")
 	for _, name := range trioNames {
@@ -113,7 +101,7 @@ func TestMembersThatDoNotFit(t *testing.T) {
 	}
 	c.whole()
 	c.must("ctl1", "sbatch", "--begin=now+1hour", "-J", "second", "--wrap", "true")
-	c.endMember("ctl3")
+	c.terminate("ctl3")
 	of2 := filepath.Join(c.dir, "ctl3.second")
 	c.swapState("ctl3", of1, of2)
 	c.startsNot("ctl3", "two clusters of one name", "has the ledger", "move "+c.state("ctl3")+" aside")

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/musterhpc/muster/test/ports"
 )
 
 // lab is the cluster in which all checks run.
@@ -111,22 +112,14 @@ func startLab(t *testing.T) *lab {
 	return l
 }
 
-// freePorts finds a start of twenty ports that are free together.
+// freePorts finds ports for a lab.
 func freePorts(t *testing.T) int {
 	t.Helper()
-next:
-	for start := 23000 + os.Getpid()%15000; start < 60000; start += 40 {
-		for port := start; port < start+20; port++ {
-			l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-			if err != nil {
-				continue next
-			}
-			l.Close()
-		}
-		return start
+	start, err := new(ports.Finder).Free(ports.Lab)
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("no free ports")
-	return 0
+	return start
 }
 
 // bash runs a script and gives all that it printed.
